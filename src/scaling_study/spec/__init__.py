@@ -5,6 +5,15 @@ from scaling_study.spec.hardware import Hardware, Sourced
 from scaling_study.spec.load import Config
 from scaling_study.spec.models import Model
 from scaling_study.spec.platforms import Platform
+from scaling_study.spec.results import (
+    Assignment,
+    Environment,
+    ProcessIdentity,
+    Progress,
+    RankFailure,
+    RankReport,
+    RunResult,
+)
 from scaling_study.spec.runs import (
     CollectiveProtocol,
     CollectiveRun,
@@ -25,6 +34,7 @@ from scaling_study.spec.words import (
     CollectiveOp,
     DataSource,
     Executor,
+    FailureKind,
     Outcome,
     Pacing,
     PipelineSchedule,
@@ -36,6 +46,7 @@ from scaling_study.spec.words import (
 
 __all__ = [
     "ActivationCheckpointing",
+    "Assignment",
     "AttentionBackend",
     "Axis",
     "Catalogue",
@@ -45,7 +56,9 @@ __all__ = [
     "Config",
     "DataSource",
     "Dataset",
+    "Environment",
     "Executor",
+    "FailureKind",
     "FigureRequest",
     "Hardware",
     "Model",
@@ -54,10 +67,15 @@ __all__ = [
     "PipelineSchedule",
     "Platform",
     "Precision",
+    "ProcessIdentity",
+    "Progress",
     "Protocol",
     "Provenance",
+    "RankFailure",
+    "RankReport",
     "ReductionDtype",
     "Run",
+    "RunResult",
     "Sourced",
     "SpanKind",
     "Study",

@@ -109,3 +109,13 @@ class DataSource(StrEnum):
 
     GENERATED = "generated"
     PLANNED = "planned"
+
+
+class FailureKind(StrEnum):
+    """Why a rank ended, from the most to the least telling: the first kind present names the cause of a run."""
+
+    NOT_FINITE = "not_finite"
+    OUT_OF_MEMORY = "out_of_memory"
+    KILLED = "killed"
+    ERROR = "error"
+    PEER_LOST = "peer_lost"

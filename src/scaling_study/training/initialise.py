@@ -41,7 +41,7 @@ def draw(name: str, shape: tuple[int, ...], device: torch.device, seed: int) -> 
 
 
 def local_shard(full: Tensor, parameter: nn.Parameter) -> Tensor:
-    """This rank's part of a whole tensor: tensor parallelism splits first, then FSDP splits what is left."""
+    """The part of a whole tensor that this rank holds: tensor parallelism splits first, then FSDP splits what is left."""
     if not isinstance(parameter, DTensor):
         return full
     mesh = parameter.device_mesh

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule
 from torch.nn import functional
 
-from scaling_study.spec import ActivationCheckpointing, AttentionBackend, Axis, Model, PipelineSchedule, Precision
-from scaling_study.spec import Pacing, TrainingRun
+from scaling_study.spec import (
+    ActivationCheckpointing,
+    AttentionBackend,
+    Axis,
+    Model,
+    Pacing,
+    PipelineSchedule,
+    Precision,
+    TrainingRun,
+)
 from scaling_study.training.initialise import initialise
 from scaling_study.training.model import Llama
 from scaling_study.training.parallel import build_mesh, parallelise
@@ -69,7 +79,7 @@ class Trainer:
         self.optimizer = torch.optim.AdamW(self.stage.parameters(), lr=run.protocol.learning_rate, fused=True)
         self._schedule = self._pipeline() if run.pp > 1 else None
 
-    def _pipeline(self) -> object:
+    def _pipeline(self) -> Any:
         from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 
         group = self.mesh[Axis.PIPELINE.value].get_group()
