@@ -46,8 +46,13 @@ def explain_os_error(error: OSError, *, where: str | None = None) -> UserError:
     return UserError(what, where=where or str(error.filename or "file system"), remedy=remedy)
 
 
-def write_atomically(path: Path, content: bytes) -> None:
+def write_atomically(path: Path, content: bytes, *, durable: bool = True) -> None:
     """Write a file so that it appears complete or not at all: a temporary neighbour, then a rename.
+
+    Args:
+        path: the file; its folder is made.
+        content: all of it.
+        durable: wait until the content is on the disk, so that it survives a crash of the machine.
 
     Raises:
         UserError: the folder cannot be made or written, or the disk is full. Nothing is left behind.
@@ -60,7 +65,8 @@ def write_atomically(path: Path, content: bytes) -> None:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
             file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
         temporary.chmod(0o666 & ~_umask())
         temporary.replace(path)
     except OSError as error:

@@ -97,7 +97,7 @@ def _provenance(result: RunResult) -> dict[str, Any]:
         "hosts": ",".join(sorted({rank.host for rank in ranks})),
         "device": ",".join(sorted({rank.device for rank in ranks})),
         "host_cores": environment.host_cores,
-        "cores_per_rank": min(rank.cores for rank in ranks),
+        "affinity_cores": min(rank.cores for rank in ranks),
         "threads_per_rank": max(rank.threads for rank in ranks),
         "oversubscribed": _oversubscribed(ranks, environment.host_cores),
         "backend": environment.backend,

@@ -80,7 +80,7 @@ _PROVENANCE: dict[str, type[pl.DataType]] = {
     "hosts": pl.String,
     "device": pl.String,
     "host_cores": pl.Int64,
-    "cores_per_rank": pl.Int64,
+    "affinity_cores": pl.Int64,
     "threads_per_rank": pl.Int64,
     "oversubscribed": pl.Boolean,
     "backend": pl.String,

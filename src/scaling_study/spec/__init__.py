@@ -14,6 +14,7 @@ from scaling_study.spec.results import (
     RankReport,
     RunResult,
 )
+from scaling_study.spec.runfiles import AttemptFiles, RunFiles
 from scaling_study.spec.runs import (
     CollectiveProtocol,
     CollectiveRun,
@@ -47,6 +48,7 @@ from scaling_study.spec.words import (
 __all__ = [
     "ActivationCheckpointing",
     "Assignment",
+    "AttemptFiles",
     "AttentionBackend",
     "Axis",
     "Catalogue",
@@ -75,6 +77,7 @@ __all__ = [
     "RankReport",
     "ReductionDtype",
     "Run",
+    "RunFiles",
     "RunResult",
     "Sourced",
     "SpanKind",

@@ -17,6 +17,8 @@ class Platform(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     Attributes:
         hardware: the only hardware that it measures.
+        threads_per_rank: threads of one operator; the same for every run, so that a rank has the same compute at
+            every scale.
         first_iteration_limit_s: from the start of a run to the end of its first iteration.
         iteration_limit_s: between two later iterations.
         run_limit_s: one run in all.
@@ -30,4 +32,5 @@ class Platform(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     first_iteration_limit_s: Seconds = 120.0
     iteration_limit_s: Seconds = 60.0
     run_limit_s: Seconds = 600.0
+    threads_per_rank: Annotated[int, Meta(gt=0)] = 1
     attempts: Annotated[int, Meta(gt=0)] = 2

@@ -35,7 +35,7 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     attempt: int
     data_folder: str
     code_version: str
-    cores_per_rank: int
+    threads_per_rank: int
     owner: ProcessIdentity | None = None
 
 
@@ -44,6 +44,7 @@ class RankReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     Attributes:
         cores: cores that the rank may run on.
+        threads: threads that an operator may use.
         peak_memory_gib: on a CPU, peak resident set above the level after imports; on a GPU, peak allocated.
         iteration_ns: every timed iteration, discarded ones included.
         profiled_ns: every iteration under the profiler.
@@ -92,6 +93,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     run: Run
     outcome: Outcome
     reason: str | None = None
+    failure: FailureKind | None = None
     attempt: int
     started_at: str
     finished_at: str

@@ -4,6 +4,17 @@ Imports `spec` only; no torch.
 """
 
 from scaling_study.timeline.exposure import Exposure, exposure, segments
+from scaling_study.timeline.kineto_cpu import MARK_AXIS, MARK_ITERATION, CpuTrace, read_cpu_trace
 from scaling_study.timeline.spans import SCHEMA, empty_spans
 
-__all__ = ["SCHEMA", "Exposure", "empty_spans", "exposure", "segments"]
+__all__ = [
+    "MARK_AXIS",
+    "MARK_ITERATION",
+    "SCHEMA",
+    "CpuTrace",
+    "Exposure",
+    "empty_spans",
+    "exposure",
+    "read_cpu_trace",
+    "segments",
+]

@@ -40,8 +40,22 @@ class _Trace(msgspec.Struct):
     baseTimeNanoseconds: int = 0  # noqa: N815
 
 
-def read_cpu_trace(path: Path, rank: int) -> tuple[pl.DataFrame, list[int]]:
-    """The spans of one rank inside its marked iterations, and the length of each iteration in nanoseconds.
+class CpuTrace(msgspec.Struct, frozen=True, kw_only=True):
+    """What a rank's trace says.
+
+    Attributes:
+        spans: the span table inside the marked iterations.
+        iteration_ns: the length of each marked iteration.
+        attention_operators: the attention operators that ran, the innermost ones.
+    """
+
+    spans: pl.DataFrame
+    iteration_ns: list[int]
+    attention_operators: list[str]
+
+
+def read_cpu_trace(path: Path, rank: int) -> CpuTrace:
+    """Reduce the trace of one rank.
 
     Raises:
         UserError: the file cannot be read, is no trace, or marks no iteration.
@@ -59,7 +73,17 @@ def read_cpu_trace(path: Path, rank: int) -> tuple[pl.DataFrame, list[int]]:
         .select(pl.col(name).cast(dtype) for name, dtype in SCHEMA.items())
         .sort("start_ns", "end_ns", "stream")
     )
-    return spans, (marks["end_ns"] - marks["start_ns"]).to_list()
+    return CpuTrace(
+        spans=spans,
+        iteration_ns=(marks["end_ns"] - marks["start_ns"]).to_list(),
+        attention_operators=_attention_operators(events),
+    )
+
+
+def _attention_operators(events: pl.DataFrame) -> list[str]:
+    """Kernels have a leading underscore in their name, the public operator that chooses among them has none."""
+    kernels = pl.col("name").str.starts_with("aten::_scaled_dot_product") & ~pl.col("name").str.ends_with("backward")
+    return sorted(events.filter(kernels)["name"].unique().to_list())
 
 
 def _load(path: Path) -> tuple[pl.DataFrame, int]:

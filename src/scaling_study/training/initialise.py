@@ -41,7 +41,7 @@ def draw(name: str, shape: tuple[int, ...], device: torch.device, seed: int) -> 
 
 
 def local_shard(full: Tensor, parameter: nn.Parameter) -> Tensor:
-    """The part of a whole tensor that this rank holds: tensor parallelism splits first, then FSDP splits what is left."""
+    """Return this rank's part of a whole tensor: tp splits first, then FSDP splits what is left."""
     if not isinstance(parameter, DTensor):
         return full
     mesh = parameter.device_mesh

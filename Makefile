@@ -1,0 +1,66 @@
+# The few commands a person types. Each target installs just what it needs into .venv; `make` alone lists them.
+PYTHON ?= python3
+VENV ?= .venv
+# Another site for torch wheels, e.g. TORCH_INDEX=https://download.pytorch.org/whl/cpu
+TORCH_INDEX ?=
+STUDY ?= mini
+FIGURE ?=
+
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints/cpu.txt
+INPUTS := pyproject.toml constraints/cpu.txt
+# Snakemake ends when make does, even if make is killed.
+SNAKEMAKE = SCALING_STUDY_OWNER_PID=$$PPID PATH="$(abspath $(BIN)):$$PATH" exec $(BIN)/snakemake
+
+.PHONY: help study test figure paper lint clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo 'make study                            measure the mini study here; rebuild figures, tables, paper'
+	@echo 'make test                             unit and workflow tests'
+	@echo 'make figure FIGURE=hst-04 STUDY=mini  redraw one figure from committed records (no torch)'
+	@echo 'make paper                            rebuild the paper from committed records (no torch)'
+	@echo 'make lint                             style, types, workflow format'
+	@echo 'make clean                            remove what was measured and built; keep committed records and figures'
+
+study: $(VENV)/.train
+	@$(SNAKEMAKE) --profile workflow/profiles/default
+
+figure: $(VENV)/.base
+	@test -n '$(FIGURE)' || { echo 'make figure needs FIGURE, e.g. make figure FIGURE=hst-04 STUDY=mini' >&2; exit 2; }
+	@$(SNAKEMAKE) --profile workflow/profiles/cached --config source=cached study='$(STUDY)' figure='$(FIGURE)'
+
+paper: $(VENV)/.base
+	@$(SNAKEMAKE) --profile workflow/profiles/cached
+
+test: $(VENV)/.train $(VENV)/.dev
+	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest
+
+lint: $(VENV)/.dev
+	@$(BIN)/ruff check src tests
+	@$(BIN)/ruff format --check src tests
+	@$(BIN)/mypy
+	@$(BIN)/snakefmt --check Snakefile workflow
+
+clean:
+	rm -rf .snakemake paper/paper.pdf paper/build
+	find results -mindepth 1 -maxdepth 1 ! -name cached -exec rm -rf {} +
+
+$(VENV)/.base: $(INPUTS)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo 'Python 3.11 or later is needed; name one with PYTHON=python3.11' >&2; exit 2; }
+	@echo 'setting up $(VENV): base'
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.train: $(VENV)/.base
+	@echo 'setting up $(VENV): torch and submitit'
+	@$(if $(TORCH_INDEX),$(PIP) --index-url $(TORCH_INDEX) torch,true)
+	@$(PIP) --editable '.[train]'
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.base
+	@echo 'setting up $(VENV): tools for tests and lint'
+	@$(PIP) --editable '.[dev]'
+	@touch $@

@@ -1,0 +1,43 @@
+# The study as a workflow: sweeps are measured, records gathered, figures, tables and the paper rebuilt.
+# Profiles choose where records come from: workflow/profiles/default measures, workflow/profiles/cached only draws.
+from snakemake.exceptions import WorkflowError
+from snakemake.utils import min_version
+
+from scaling_study.errors import UserError
+from scaling_study.processes import end_with_owner_of_environment
+from scaling_study.workflow import Plan
+
+min_version("9.20")
+
+try:
+    plan = Plan(config)
+    targets = plan.targets()
+except UserError as error:
+    raise WorkflowError(str(error)) from None
+
+
+wildcard_constraints:
+    study="[a-z0-9-]+",
+    platform="[a-z0-9-]+",
+    sweep="[a-z0-9_]+",
+    figure="[a-z0-9-]+",
+    table="[a-z0-9_]+",
+
+
+onstart:
+    end_with_owner_of_environment()
+    plan.lock()
+
+
+rule all:
+    default_target: True
+    input:
+        targets,
+
+
+if not plan.cached:
+
+    include: "workflow/rules/measure.smk"
+
+
+include: "workflow/rules/present.smk"

@@ -1,0 +1,87 @@
+"""From a study's sweep to its record file: expand, measure, gather; and from records to the cache."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from scaling_study.console import SweepMonitor
+from scaling_study.errors import UserError, write_atomically
+from scaling_study.records import read_records, record_of, write_records
+from scaling_study.spec import Catalogue, Config, Provenance, Run, RunResult, Study, TrainingRun, expand, run_id
+from scaling_study.submit import Driver, RunStore, check_writable
+
+
+def measure_sweep(
+    config: Config,
+    study_name: str,
+    sweep_name: str,
+    platform_name: str,
+    output: Path,
+    log: Path | None,
+    keep_failures: bool,
+    results_folder: Path,
+) -> list[str]:
+    """Measure what is missing of a sweep and write its record file.
+
+    Returns:
+        A sentence for each run that failed, and no file; an empty list where the file is written.
+
+    Raises:
+        UserError: study, sweep, platform or data are not as they must be, or the output cannot be written.
+    """
+    study, platform, catalogue = config.study(study_name), config.platform(platform_name), config.catalogue
+    runs = expand(study, sweep_name, catalogue)
+    data_folder = results_folder / "data"
+    check_writable(output.parent)
+    store = RunStore(results_folder / "store" / platform.name)
+    with SweepMonitor(runs, f"{study.name} {sweep_name}", log) as monitor:
+        driver = Driver(platform, catalogue, store, data_folder, monitor)
+        driver.check(runs)
+        _check_data(config, runs, data_folder)
+        results = driver.measure(runs).results
+    failed = [result for result in results if not result.outcome.is_result]
+    if failed and not keep_failures:
+        return [_failure(result, store) for result in failed]
+    write_records(output, [_record(result, catalogue, platform.name) for result in results])
+    return []
+
+
+def _check_data(config: Config, runs: list[Run], data_folder: Path) -> None:
+    """Find out before any rank starts that a token file is missing."""
+    for name in sorted({run.protocol.data for run in runs if isinstance(run, TrainingRun)}):
+        dataset = config.dataset(name)
+        if not (data_folder / f"{name}.json").exists():
+            raise UserError(
+                f"the data set {name!r} is not prepared",
+                where=str(data_folder),
+                remedy=f"Run: scaling-study prepare {dataset.name} --results {data_folder.parent}",
+            )
+
+
+def _record(result: RunResult, catalogue: Catalogue, platform_name: str) -> dict[str, object]:
+    run = result.run
+    assert isinstance(run, TrainingRun)
+    model, hardware = catalogue.models[run.model], catalogue.hardware[run.hardware]
+    return record_of(result, model, hardware, platform=platform_name, provenance=Provenance.MEASURED)
+
+
+def _failure(result: RunResult, store: RunStore) -> str:
+    log = store.files(result.run).attempt(result.attempt).log
+    return f"{run_id(result.run)}: {result.outcome}: {result.reason} (log: {log})"
+
+
+def promote_records(study: Study, platform_name: str, results_folder: Path) -> list[Path]:
+    """Copy every record file of a study and platform into the cache, after reading it through the checks.
+
+    Raises:
+        UserError: there is none, one is damaged, or the cache cannot be written.
+    """
+    source = results_folder / study.name / platform_name
+    paths = sorted(source.glob("*.parquet"))
+    if not paths:
+        raise UserError("there are no records", where=str(source), remedy=f"Measure the study {study.name} first.")
+    target = results_folder / "cached" / study.name / platform_name
+    for path in paths:
+        read_records(path)
+        write_atomically(target / path.name, path.read_bytes())
+    return [target / path.name for path in paths]

@@ -1,0 +1,236 @@
+"""The command line: thin verbs over the rooms. Heavy imports happen inside a verb, so that others start at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from scaling_study.errors import UserError, explain_os_error
+from scaling_study.spec import Config
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+EXIT_FAILED_RUNS = 1
+EXIT_USER_ERROR = 2
+EXIT_INTERRUPTED = 130
+
+
+class FailedRunsError(Exception):
+    """Some runs of a sweep ended without a result."""
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="scaling-study")
+@click.option(
+    "--config", "config_folder", type=click.Path(path_type=Path), default=Path("config"), show_default=True,
+    envvar="SCALING_STUDY_CONFIG", help="Folder of studies, platforms, models, hardware and data sets.",
+)  # fmt: skip
+@click.pass_context
+def cli(context: click.Context, config_folder: Path) -> None:
+    """Measure, gather and draw the hardware scaling study.
+
+    Exit codes: 0 done, 1 some runs failed, 2 something you can mend, 130 interrupted.
+    """
+    context.obj = Config(config_folder)
+
+
+_results = click.option(
+    "--results", "results_folder", type=click.Path(path_type=Path), default=Path("results"), show_default=True,
+    help="Folder of the run store, the prepared data and the gathered records.",
+)  # fmt: skip
+_records = click.option(
+    "--records", "record_files", type=click.Path(path_type=Path), multiple=True, required=True,
+    help="Record file (parquet); may be given several times.",
+)  # fmt: skip
+
+
+@cli.command()
+@click.argument("study_name", metavar="STUDY")
+@click.option("--sweep", "sweep_name", help="Only this sweep.")
+@click.option("--platform", "platform_name", help="Only runs that this platform measures.")
+@click.option("--json", "as_json", is_flag=True, help="For machines.")
+@click.pass_obj
+def runs(config: Config, study_name: str, sweep_name: str | None, platform_name: str | None, as_json: bool) -> None:
+    """List every run of STUDY with its layout and feasibility.
+
+    Example: scaling-study runs paper --sweep data_parallel
+    """
+    from scaling_study.listing import list_runs, print_listing
+
+    listing = list_runs(config, study_name, sweep_name, platform_name)
+    if as_json:
+        import msgspec
+
+        click.echo(msgspec.json.format(msgspec.json.encode(listing)))
+    else:
+        print_listing(listing)
+
+
+@cli.command()
+@click.argument("dataset_name", metavar="DATASET")
+@_results
+@click.pass_obj
+def prepare(config: Config, dataset_name: str, results_folder: Path) -> None:
+    """Make the token file of DATASET: corpus, vocabulary, tokens.
+
+    Example: scaling-study prepare generated
+    """
+    from scaling_study.training.corpus import prepare as prepare_dataset
+
+    manifest = prepare_dataset(
+        config.dataset(dataset_name), results_folder / "data", lambda line: click.echo(line, err=True)
+    )
+    click.echo(f"{manifest.dataset}: {manifest.tokens:,} tokens of a vocabulary of {manifest.vocabulary:,}", err=True)
+
+
+@cli.command()
+@click.argument("study_name", metavar="STUDY")
+@click.argument("sweep_name", metavar="SWEEP")
+@click.option("--platform", "platform_name", required=True, help="Where to measure.")
+@click.option("--output", type=click.Path(path_type=Path), required=True, help="Record file to write (parquet).")
+@click.option("--log", type=click.Path(path_type=Path), help="File that gets a line an event.")
+@click.option("--keep-failures", is_flag=True, help="Write failed runs as records instead of stopping.")
+@_results
+@click.pass_obj
+def measure(
+    config: Config, study_name: str, sweep_name: str, platform_name: str, output: Path, log: Path | None,
+    keep_failures: bool, results_folder: Path,
+) -> None:  # fmt: skip
+    """Measure what is missing of SWEEP, wait, and write its records.
+
+    Runs that have a result are not measured again. Interrupt at any moment; the next start goes on.
+
+    Example: scaling-study measure mini data_parallel --platform local --output results/mini/local/data_parallel.parquet
+    """
+    from scaling_study.campaign import measure_sweep
+    from scaling_study.processes import end_with_owner_of_environment
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    end_with_owner_of_environment()
+    failed = measure_sweep(config, study_name, sweep_name, platform_name, output, log, keep_failures, results_folder)
+    if failed:
+        raise FailedRunsError("\n".join(failed))
+
+
+@cli.command()
+@click.argument("study_name", metavar="STUDY")
+@click.argument("figure_name", metavar="FIGURE")
+@_records
+@click.option("--output", type=click.Path(path_type=Path), required=True, help="Folder of the study's figures.")
+@click.pass_obj
+def figure(config: Config, study_name: str, figure_name: str, record_files: tuple[Path, ...], output: Path) -> None:
+    """Draw FIGURE of STUDY as SVG, PNG and Vega-Lite JSON.
+
+    Example: scaling-study figure mini hst-04 --records results/cached/mini/local/data_parallel.parquet
+    --output figures/mini
+    """
+    from scaling_study.present.draw import draw_figure
+
+    draw_figure(config, config.study(study_name), figure_name, _read(record_files), output)
+
+
+@cli.command()
+@click.argument("study_name", metavar="STUDY")
+@click.argument("table_name", metavar="TABLE")
+@_records
+@click.option("--output", type=click.Path(path_type=Path), required=True, help="CSV file to write.")
+@click.pass_obj
+def table(config: Config, study_name: str, table_name: str, record_files: tuple[Path, ...], output: Path) -> None:
+    """Write TABLE of STUDY as CSV.
+
+    Example: scaling-study table mini layouts --records results/cached/mini/local/model_parallel.parquet
+    --output figures/mini/layouts-table.csv
+    """
+    from scaling_study.present.draw import write_table
+
+    write_table(config.study(study_name), table_name, _read(record_files), output)
+
+
+@cli.command()
+@click.argument("study_name", metavar="STUDY")
+@_records
+@click.option("--figures", "figures_folder", type=click.Path(path_type=Path), required=True, help="Its figures.")
+@click.option("--output", type=click.Path(path_type=Path), required=True, help="PDF file to write.")
+@click.pass_obj
+def paper(
+    config: Config, study_name: str, record_files: tuple[Path, ...], figures_folder: Path, output: Path
+) -> None:  # fmt: skip
+    """Build the paper from the records of STUDY; each record file is named after its sweep.
+
+    Example: scaling-study paper mini --records results/cached/mini/local/data_parallel.parquet
+    --records results/cached/mini/local/model_parallel.parquet --figures figures/mini --output paper/paper.pdf
+    """
+    from scaling_study.present.paper import build_paper
+    from scaling_study.records import read_records
+
+    frames = {path.stem: read_records(path) for path in record_files}
+    build_paper(config.study(study_name), frames, figures_folder, Path("paper"), output)
+
+
+def _read(record_files: tuple[Path, ...]) -> pl.DataFrame:
+    import polars as pl
+
+    from scaling_study.records import read_records
+
+    return pl.concat([read_records(path) for path in record_files])
+
+
+@cli.command()
+@click.argument("study_name", metavar="STUDY")
+@click.option("--platform", "platform_name", required=True, help="The platform that measured.")
+@_results
+@click.pass_obj
+def promote(config: Config, study_name: str, platform_name: str, results_folder: Path) -> None:
+    """Copy the records of STUDY into the cache, from which figures can be redrawn anywhere.
+
+    Example: scaling-study promote mini --platform local
+    """
+    from scaling_study.campaign import promote_records
+
+    for path in promote_records(config.study(study_name), platform_name, results_folder):
+        click.echo(path)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run a verb; every error that a user can mend is one message and exit code 2."""
+    try:
+        code: Any = cli.main(arguments, prog_name="scaling-study", standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
+    except click.ClickException as error:
+        error.show()
+        _exit(EXIT_USER_ERROR)
+    except UserError as error:
+        _fail(str(error), EXIT_USER_ERROR)
+    except FailedRunsError as error:
+        _fail(str(error), EXIT_FAILED_RUNS)
+    except (KeyboardInterrupt, click.Abort):
+        _fail("interrupted; what is measured is kept, and the next start goes on from there", EXIT_INTERRUPTED)
+    except BrokenPipeError:
+        _exit(0)
+    except OSError as error:
+        _fail(str(explain_os_error(error)), EXIT_USER_ERROR)
+
+
+def _fail(message: str, code: int) -> None:
+    click.echo(f"scaling-study: {message}", err=True)
+    _exit(code)
+
+
+def _exit(code: int) -> None:
+    """Leave; standard output may be a pipe that nobody reads any more."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

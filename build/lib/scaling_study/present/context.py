@@ -1,0 +1,70 @@
+"""What a figure may know beside its records: where they belong, and how to name a rank of their hardware."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from scaling_study.errors import UserError
+from scaling_study.spec import FigureRequest, Hardware, Study
+
+
+class FigureContext(msgspec.Struct, frozen=True, kw_only=True):
+    """The study and the sweep that a figure or a table presents.
+
+    Attributes:
+        study: name of the study.
+        sweep: name of the sweep whose records are drawn.
+        figure: id of the figure or table, such as `hst-04`.
+        hardware_title: of the hardware drawn, several joined by "; ".
+        device: what a rank is called in labels: `rank` on a CPU, `GPU` elsewhere.
+        assumptions: what the source leaves open and the sweep or the hardware decides.
+    """
+
+    study: str
+    study_title: str
+    sweep: str
+    sweep_title: str
+    figure: str
+    hardware_title: str
+    device: str = "GPU"
+    assumptions: tuple[str, ...] = ()
+
+    @property
+    def devices(self) -> str:
+        """Plural of `device`."""
+        return f"{self.device}s"
+
+
+def context_for(
+    study: Study, name: str, request: FigureRequest, hardware: Mapping[str, Hardware], drawn: list[str]
+) -> FigureContext:
+    """The context of one figure or table.
+
+    Args:
+        study: the study that asks for it.
+        name: id of the figure or table.
+        request: its entry in the study.
+        hardware: the catalogue's hardware by name.
+        drawn: names of the hardware among the records.
+
+    Raises:
+        UserError: the records name hardware that the catalogue does not have.
+    """
+    if unknown := sorted(set(drawn) - set(hardware)):
+        raise UserError(
+            f"records of unknown hardware {', '.join(unknown)}", where=name, remedy="Add it to config/hardware."
+        )
+    parts = [hardware[one] for one in drawn]
+    sweep = study.sweeps[request.sweep]
+    return FigureContext(
+        study=study.name,
+        study_title=study.title,
+        sweep=request.sweep,
+        sweep_title=sweep.title,
+        figure=name,
+        hardware_title="; ".join(part.title for part in parts),
+        device="GPU" if any(part.part for part in parts) else "rank",
+        assumptions=(*sweep.assumptions, *(line for part in parts for line in part.assumptions)),
+    )

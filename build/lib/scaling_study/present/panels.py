@@ -1,0 +1,193 @@
+"""The parts that figures are put together from: marks by provenance, crosses, labels, panels without numbers."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from typing import Literal
+
+import altair as alt
+import msgspec
+import polars as pl
+
+from scaling_study.present import theme
+from scaling_study.present.axes import Axis
+from scaling_study.present.context import FigureContext
+from scaling_study.present.rows import (
+    caption,
+    outcome_words,
+    provenances,
+    rounded,
+    user_metadata,
+    why_null,
+    within_budget,
+)
+from scaling_study.present.theme import MARKS, NOTE_SIZE
+from scaling_study.spec import Outcome
+
+
+class Box(msgspec.Struct, frozen=True):
+    """Size of a panel's plot, in points."""
+
+    width: float
+    height: float
+
+
+def chart(frame: pl.DataFrame, *columns: str) -> alt.Chart:
+    """A chart of these columns, rounded, in the frame's order."""
+    return alt.Chart(within_budget(rounded(frame.select(*dict.fromkeys(columns)))))
+
+
+def known(frame: pl.DataFrame, *columns: str) -> pl.DataFrame:
+    """The `ok` records that have a value in every one of the columns."""
+    return frame.filter(pl.col("outcome") == Outcome.OK).drop_nulls(list(columns))
+
+
+def marks(
+    frame: pl.DataFrame, x: Axis, y: Axis, color: str, *, column: str | None = None, line: bool = True
+) -> list[alt.Chart]:
+    """Lines and marks of one metric, each provenance in its own style, the preferred one on top.
+
+    Args:
+        column: what is drawn along `y`, if not the axis' own column.
+        line: whether a line joins the marks.
+    """
+    name = column or y.column
+    rows, layers = known(frame, x.column, name), []
+    for provenance in reversed(provenances(rows)):
+        style = MARKS[provenance]
+        part = rows.filter(pl.col("provenance") == provenance).sort(x.column, name)
+        base = chart(part, x.column, name).encode(x=x.x(), y=y.y(name))
+        shade = style.color or color
+        if line and style.dash is not None:
+            layers.append(base.mark_line(color=shade, strokeDash=list(style.dash)))
+        fill = "white" if style.hollow else shade
+        layers.append(base.mark_point(shape=style.shape, fill=fill, stroke=shade, opacity=1))
+    return layers
+
+
+def spread(
+    frame: pl.DataFrame, x: Axis, y: Axis, low: str, high: str, color: str, *, along: Literal["x", "y"] = "y"
+) -> list[alt.Chart]:
+    """A pale bar behind every mark, from one column to another, on the axis `along`."""
+    rows = known(frame, low, high).sort(x.column, y.column)
+    if rows.is_empty():
+        return []
+    if along == "y":
+        base = chart(rows, x.column, low, high).encode(x=x.x(), y=y.y(low), y2=alt.Y2(high))
+    else:
+        base = chart(rows, y.column, low, high).encode(y=y.y(), x=x.x(low), x2=alt.X2(high))
+    return [base.mark_rule(color=color, strokeWidth=3, opacity=0.35)]
+
+
+def guide(frame: pl.DataFrame, x: Axis, y: Axis, column: str) -> list[alt.Chart]:
+    """A thin grey line that nothing measured, such as ideal scaling; once where provenances share it."""
+    layers = []
+    for provenance in provenances(frame.drop_nulls(column)):
+        rows = frame.filter(pl.col("provenance") == provenance).drop_nulls(column).sort(x.column)
+        base = chart(rows, x.column, column).encode(x=x.x(), y=y.y(column))
+        layers.append(base.mark_line(color=theme.FAINT, strokeWidth=0.9))
+    return layers
+
+
+def level(value: float, axis: Axis, along: Literal["x", "y"]) -> alt.Chart:
+    """A thin grey line across the panel at one value of an axis."""
+    base = chart(pl.DataFrame({axis.column: [float(value)]}), axis.column)
+    encoded = base.encode(x=axis.x()) if along == "x" else base.encode(y=axis.y())
+    return encoded.mark_rule(color=theme.FAINT, strokeWidth=0.9, strokeDash=[1, 2])
+
+
+def words(text: str, at: tuple[float, float], *, color: str = theme.GREY, **mark: str | float) -> alt.Chart:
+    """A text at a place of the panel, in points from its upper left corner."""
+    base = chart(pl.DataFrame({"text": [text]}), "text").mark_text(**{"align": "left", "color": color, **mark})
+    return base.encode(x=alt.value(at[0]), y=alt.value(at[1]), text="text:N")
+
+
+def crosses(frame: pl.DataFrame, x: Axis, y: Axis, box: Box) -> list[alt.Chart]:
+    """A labelled cross for every run that left no numbers: on the panel's edge that is farther from other marks."""
+    layers = []
+    for ended in frame.filter(pl.col("outcome") != Outcome.OK).sort(x.column, "provenance").iter_rows(named=True):
+        beside = known(frame, y.column).filter(pl.col(x.column) == ended[x.column])[y.column]
+        high = any(y.span.fraction(value) < 0.5 for value in beside)
+        row = pl.DataFrame({x.column: [ended[x.column]], "words": [outcome_words(ended["outcome"])]})
+        base = chart(row, x.column, "words").encode(x=x.x(), y=alt.value(5 if high else box.height - 5))
+        side = {"align": "right", "dx": -6} if high else {"align": "left", "dx": 6}
+        label = base.mark_text(angle=270, color=theme.GREY, fontStyle="italic", **side)
+        layers += [cross(base), label.encode(text="words:N")]
+    return layers
+
+
+def cross(base: alt.Chart) -> alt.Chart:
+    """The mark of a run that left no numbers."""
+    return base.mark_point(shape=theme.CROSS, size=24, stroke=theme.GREY, strokeWidth=1.2, opacity=1)
+
+
+def end_labels(ends: Sequence[tuple[str, float, str]], y: Axis, box: Box) -> list[alt.Chart]:
+    """Names of lines at the right edge, each beside its last value, none on another.
+
+    Args:
+        ends: text, value on the axis, and colour of each.
+        y: the axis of the values.
+    """
+    places = apart([y.span.fraction(value) for _, value, _ in ends], (NOTE_SIZE + 1) / box.height)
+    return [
+        words(text, (box.width + 4, round(box.height * (1 - place), 2)), color=color)
+        for (text, _, color), place in zip(ends, places, strict=True)
+    ]
+
+
+def apart(places: Sequence[float], gap: float) -> list[float]:
+    """The places moved up as little as needed to stand a gap apart, and down together where the last passes 1."""
+    order = sorted(range(len(places)), key=lambda index: (places[index], index))
+    moved = dict(enumerate(places))
+    for before, after in zip(order, order[1:], strict=False):
+        moved[after] = max(moved[after], moved[before] + gap)
+    excess = max(0.0, max(moved.values(), default=0.0) - 1)
+    return [moved[index] - excess for index in range(len(places))]
+
+
+def panel(layers: Sequence[alt.Chart], title: str, box: Box, note: str = "") -> alt.LayerChart:
+    """Layers as one titled panel; a note stands under the title, as many lines as it needs."""
+    heading = alt.TitleParams(title, subtitle=wrapped(note, box.width)) if note else alt.TitleParams(title)
+    return alt.layer(*layers).properties(width=box.width, height=box.height, title=heading)
+
+
+def metric_panel(layers: Sequence[alt.Chart], frame: pl.DataFrame, metric: str, title: str, box: Box) -> alt.LayerChart:
+    """The panel of a metric; where no record has it, the reason why takes the place of the marks."""
+    why = why_null(frame, metric)
+    if known(frame, metric).is_empty():
+        return empty_panel(title, why or "no run ended well", box)
+    return panel(layers, title, box, note=why)
+
+
+def empty_panel(title: str, reason: str, box: Box) -> alt.LayerChart:
+    """A panel in which no mark can stand, and the reason why."""
+    lines = wrapped(reason[:1].upper() + reason[1:], box.width - 16)
+    step = NOTE_SIZE + 2
+    ground = chart(pl.DataFrame({"text": [""]}), "text").mark_rect(color=theme.PAPER)
+    ground = ground.encode(x=alt.value(0), y=alt.value(0), x2=alt.value(box.width), y2=alt.value(box.height))
+    top = box.height / 2 - (len(lines) - 1) * step / 2
+    text = [
+        words(line, (box.width / 2, top + index * step), align="center", fontStyle="italic", baseline="middle")
+        for index, line in enumerate(lines)
+    ]
+    return panel([ground, *text], title, box)
+
+
+def wrapped(text: str, width: float, size: float = NOTE_SIZE) -> list[str]:
+    """Lines that fit into a width; a character of the font is a little under half as wide as high."""
+    return textwrap.wrap(text, max(12, int(width / (size * 0.44)))) or [""]
+
+
+def finished(
+    body: alt.TopLevelMixin, records: pl.DataFrame, context: FigureContext, claims: Sequence[str], width: float
+) -> alt.TopLevelMixin:
+    """The figure with its title, the sentences on provenance, and what its JSON says of itself."""
+    heading = alt.TitleParams(
+        wrapped(context.sweep_title, width, theme.TITLE_SIZE),
+        subtitle=[line for sentence in caption(records, context) for line in wrapped(sentence, width)],
+        fontSize=theme.TITLE_SIZE,
+        offset=10,
+    )
+    assert isinstance(body, alt.HConcatChart | alt.VConcatChart | alt.ConcatChart | alt.LayerChart)
+    return body.properties(title=heading, usermeta=user_metadata(records, context, claims))

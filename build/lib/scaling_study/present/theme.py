@@ -1,0 +1,114 @@
+"""How everything that is drawn looks: one font, one palette, one mark for each provenance, sizes made for print.
+
+A Vega pixel is a point of the printed page: a figure as wide as a column or the page is put there unscaled, so the
+sizes below are the sizes read on paper. Colours are Okabe and Ito's, which remain apart for colour-blind readers.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from scaling_study.errors import UserError
+from scaling_study.spec import Provenance
+
+#: A family name without digits: with one, the renderer finds the face but measures its text by a guess.
+FONT = "Source Sans Pro"
+#: The generic family is for viewers of the SVG that lack the font; the renderer has it.
+FONT_FAMILY = f"{FONT}, sans-serif"
+FONT_FOLDER = Path(__file__).with_name("fonts")
+FONT_FILES = ("SourceSansPro-Regular.otf", "SourceSansPro-It.otf", "SourceSansPro-Semibold.otf")
+
+#: Widths of a figure in points: one column, and both columns with their gutter.
+COLUMN_WIDTH = 241
+PAGE_WIDTH = 504
+
+TITLE_SIZE, PANEL_TITLE_SIZE, TEXT_SIZE, NOTE_SIZE = 9.5, 8, 7.5, 7
+
+BLUE, VERMILLION, GREEN, ORANGE, PURPLE = "#0072B2", "#D55E00", "#009E73", "#B87A00", "#A8558A"
+INK, GREY, FAINT, GRID, PAPER = "#222222", "#666666", "#9A9A9A", "#E7E7E7", "#F6F6F4"
+
+
+class MarkStyle(msgspec.Struct, frozen=True, kw_only=True):
+    """How the marks of one provenance look.
+
+    Attributes:
+        glyph: the mark as a character of `FONT`, for captions.
+        shape: Vega symbol.
+        hollow: whether the symbol is filled with the background.
+        dash: of lines, in points; None where no line joins the marks.
+        color: in place of the series' colour.
+    """
+
+    glyph: str
+    shape: str
+    hollow: bool = False
+    dash: tuple[float, ...] | None = ()
+    color: str | None = None
+
+
+MARKS = {
+    Provenance.MEASURED: MarkStyle(glyph="●", shape="circle"),
+    Provenance.PREDICTED: MarkStyle(glyph="○", shape="circle", hollow=True, dash=(3, 2)),
+    Provenance.REPORTED: MarkStyle(glyph="◆", shape="diamond", dash=None, color=GREY),
+}
+
+#: A run that left no numbers: a saltire, drawn as a stroke.
+CROSS = "M-1,-1L1,1M-1,1L1,-1"
+
+
+def config() -> dict[str, Any]:
+    """The Vega-Lite configuration that goes into every figure."""
+    return {
+        "font": FONT_FAMILY,
+        "background": "white",
+        "padding": 3,
+        "view": {"stroke": None},
+        "axis": {
+            "labelFontSize": NOTE_SIZE,
+            "titleFontSize": TEXT_SIZE,
+            "titleFontWeight": 400,
+            "labelColor": INK,
+            "titleColor": INK,
+            "titlePadding": 5,
+            "labelPadding": 2,
+            "gridColor": GRID,
+            "gridWidth": 0.6,
+            "domainColor": FAINT,
+            "domainWidth": 0.6,
+            "tickColor": FAINT,
+            "tickWidth": 0.6,
+            "tickSize": 3,
+        },
+        "title": {
+            "anchor": "start",
+            "frame": "group",
+            "color": INK,
+            "fontSize": PANEL_TITLE_SIZE,
+            "fontWeight": 600,
+            "offset": 5,
+            "subtitleColor": GREY,
+            "subtitleFontSize": NOTE_SIZE,
+            "subtitlePadding": 2,
+        },
+        "text": {"fontSize": NOTE_SIZE, "color": INK},
+        "line": {"strokeWidth": 1.3},
+        "point": {"size": 20, "strokeWidth": 1.1},
+    }
+
+
+@cache
+def register_fonts() -> None:
+    """Make the shipped font known to the renderer, once a process.
+
+    Raises:
+        UserError: a face is missing, so that text would be drawn in another font.
+    """
+    import vl_convert
+
+    if missing := [name for name in FONT_FILES if not (FONT_FOLDER / name).is_file()]:
+        raise UserError(f"the font face {missing[0]} is missing", where=str(FONT_FOLDER), remedy="Install again.")
+    vl_convert.register_font_directory(str(FONT_FOLDER))

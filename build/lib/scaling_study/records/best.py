@@ -1,0 +1,27 @@
+"""Choosing: the fastest `ok` record of a group stands for it, within one provenance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from scaling_study.spec import Outcome
+
+LAYOUT = ("model", "hardware", "nodes", "dp", "tp", "pp", "global_batch", "sequence_length")
+
+
+def best_layouts(records: pl.DataFrame, by: Sequence[str] = LAYOUT) -> pl.DataFrame:
+    """The record with most words per second of each group, `ok` ones only; ties go to the first run id.
+
+    Args:
+        records: rows of `SCHEMA`.
+        by: columns of a group; `provenance` is always one of them.
+    """
+    group = ["provenance", *(name for name in by if name != "provenance")]
+    return (
+        records.filter(pl.col("outcome") == Outcome.OK)
+        .sort("words_per_second", "run_id", descending=[True, False])
+        .unique(group, keep="first", maintain_order=True)
+        .sort(*group)
+    )

@@ -1,0 +1,112 @@
+"""Columns of a record. Units stand in the names; a null metric has its reason in `null_reasons`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import polars as pl
+
+SCHEMA_VERSION = 1
+
+_RUN: dict[str, type[pl.DataType]] = {
+    "run_id": pl.String,
+    "provenance": pl.String,
+    "kind": pl.String,
+    "model": pl.String,
+    "hardware": pl.String,
+    "nodes": pl.Int64,
+    "gpus": pl.Int64,
+    "dp": pl.Int64,
+    "tp": pl.Int64,
+    "pp": pl.Int64,
+    "virtual_stages": pl.Int64,
+    "micro_batch": pl.Int64,
+    "global_batch": pl.Int64,
+    "sequence_length": pl.Int64,
+    "precision": pl.String,
+    "reduction_dtype": pl.String,
+    "attention": pl.String,
+    "reshard_after_forward": pl.Boolean,
+    "activation_checkpointing": pl.String,
+    "schedule": pl.String,
+    "pacing": pl.String,
+    "repeat": pl.Int64,
+    "iterations": pl.Int64,
+    "discard": pl.Int64,
+    "profiled_iterations": pl.Int64,
+    "data": pl.String,
+    "revision": pl.Int64,
+}
+
+#: Metrics. Times are of one iteration; `_p05`, `_p50`, `_p95`, `_cv` are over the iterations kept. Compute and
+#: communication are means over ranks of unions of spans in the profiled window; `exposed_fraction` is
+#: `exposed_communication_s / iteration_s`; `profiler_overhead` is the profiled iteration time over the timed one,
+#: less one. Memory is the peak of the fullest rank.
+METRICS: dict[str, type[pl.DataType]] = {
+    "iteration_s": pl.Float64,
+    "iteration_s_p05": pl.Float64,
+    "iteration_s_p50": pl.Float64,
+    "iteration_s_p95": pl.Float64,
+    "iteration_s_cv": pl.Float64,
+    "words_per_second": pl.Float64,
+    "words_per_second_per_gpu": pl.Float64,
+    "tflops_per_gpu": pl.Float64,
+    "mfu": pl.Float64,
+    "compute_s": pl.Float64,
+    "communication_s": pl.Float64,
+    "exposed_communication_s": pl.Float64,
+    "exposed_fraction": pl.Float64,
+    "communication_dp_s": pl.Float64,
+    "communication_tp_s": pl.Float64,
+    "communication_pp_s": pl.Float64,
+    "exposed_dp_s": pl.Float64,
+    "exposed_tp_s": pl.Float64,
+    "exposed_pp_s": pl.Float64,
+    "power_w_per_gpu": pl.Float64,
+    "tokens_per_joule": pl.Float64,
+    "peak_memory_gib": pl.Float64,
+    "profiled_iteration_s": pl.Float64,
+    "profiler_overhead": pl.Float64,
+    "final_loss": pl.Float64,
+}
+
+_PROVENANCE: dict[str, type[pl.DataType]] = {
+    "platform": pl.String,
+    "attempt": pl.Int64,
+    "started_at": pl.String,
+    "finished_at": pl.String,
+    "hosts": pl.String,
+    "device": pl.String,
+    "host_cores": pl.Int64,
+    "affinity_cores": pl.Int64,
+    "threads_per_rank": pl.Int64,
+    "oversubscribed": pl.Boolean,
+    "backend": pl.String,
+    "attention_operator": pl.String,
+    "data_source": pl.String,
+    "data_sha256": pl.String,
+    "torch_version": pl.String,
+    "python_version": pl.String,
+    "code_version": pl.String,
+}
+
+#: One row a run. `outcome` is an `Outcome`, `reason` says why it is not `ok`; `null_reasons` is a JSON object from
+#: the name of a null metric to the reason why it is null.
+SCHEMA: dict[str, type[pl.DataType]] = {
+    **_RUN,
+    "outcome": pl.String,
+    "reason": pl.String,
+    **METRICS,
+    "null_reasons": pl.String,
+    **_PROVENANCE,
+}
+
+
+def reason_for(record: Mapping[str, Any], metric: str) -> str | None:
+    """Why a metric of a record is null; None where it is not."""
+    if record[metric] is not None:
+        return None
+    reasons = msgspec.json.decode(record["null_reasons"] or "{}", type=dict[str, str])
+    return reasons.get(metric) or record["reason"] or "not recorded"

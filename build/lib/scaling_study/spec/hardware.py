@@ -1,0 +1,54 @@
+"""Accelerators and the nodes that hold them; every number names its source."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from scaling_study.spec.words import Precision
+
+
+class Sourced(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A number with the key of its source in the file's `sources`."""
+
+    value: Annotated[float, Meta(gt=0)]
+    source: str
+
+
+class Hardware(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One accelerator type in its usual node.
+
+    Attributes:
+        part: the exact part, as its driver names it; `null` where it is not one part (a CPU).
+        gpus_per_node: ranks a node.
+        peak_tflops: dense peak by precision, 1e12 FLOP/s; a missing precision has no defined MFU.
+        memory_gib: memory of one accelerator, 2**30 bytes.
+        memory_gb_per_s: memory bandwidth, 1e9 bytes/s.
+        intra_node_gb_per_s: accelerator to accelerator inside the node, both directions summed, 1e9 bytes/s.
+        inter_node_gb_per_s: node to network, one direction, all NICs of the node, 1e9 bytes/s.
+        power_limit_w: thermal design power of one accelerator.
+        assumptions: what is ours and not a published fact.
+    """
+
+    name: str
+    title: str
+    part: str | None = None
+    gpus_per_node: Annotated[int, Meta(gt=0)]
+    peak_tflops: dict[Precision, Sourced] = {}
+    memory_gib: Sourced | None = None
+    memory_gb_per_s: Sourced | None = None
+    intra_node_gb_per_s: Sourced | None = None
+    inter_node_gb_per_s: Sourced | None = None
+    power_limit_w: Sourced | None = None
+    interconnect: str = ""
+    assumptions: tuple[str, ...] = ()
+    sources: dict[str, str] = {}
+
+    def __post_init__(self) -> None:
+        sourced = [*self.peak_tflops.values()]
+        sourced += [v for f in self.__struct_fields__ if isinstance(v := getattr(self, f), Sourced)]
+        for number in sourced:
+            if number.source not in self.sources:
+                raise ValueError(f"source {number.source!r} is not among the keys of `sources`")

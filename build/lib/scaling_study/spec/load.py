@@ -1,0 +1,122 @@
+"""YAML files of `config/` into typed values, with errors that name file, key and remedy."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import yaml
+
+from scaling_study.errors import UserError, explain_os_error
+from scaling_study.spec.datasets import Dataset
+from scaling_study.spec.explain import explain_validation_error
+from scaling_study.spec.hardware import Hardware
+from scaling_study.spec.models import Model
+from scaling_study.spec.platforms import Platform
+from scaling_study.spec.studies import Catalogue, Study
+
+T = TypeVar("T")
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """Safe YAML that refuses a key given twice instead of keeping the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=deep)
+            if key in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key {key!r} is given twice", key_node.start_mark
+                )
+            seen.add(key)
+        return dict(super().construct_mapping(node, deep=deep))
+
+
+class Config:
+    """The configuration folder, read lazily: studies, platforms, models, hardware, data sets."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._catalogue: Catalogue | None = None
+
+    def study(self, name: str) -> Study:
+        """The study of that name.
+
+        Raises:
+            UserError: it does not exist or is not valid.
+        """
+        return self._one("studies", name, Study)
+
+    def platform(self, name: str) -> Platform:
+        """The platform of that name; its hardware is known."""
+        platform = self._one("platforms", name, Platform)
+        if platform.hardware not in self.catalogue.hardware:
+            raise UserError(
+                f"unknown hardware {platform.hardware!r}",
+                where=str(self._path("platforms", name)),
+                remedy=f"Known: {', '.join(self.catalogue.hardware)}.",
+            )
+        return platform
+
+    def dataset(self, name: str) -> Dataset:
+        """The data set of that name."""
+        return self._one("data", name, Dataset)
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """Every model and every hardware of the folder."""
+        if self._catalogue is None:
+            self._catalogue = Catalogue(models=self._all("models", Model), hardware=self._all("hardware", Hardware))
+        return self._catalogue
+
+    def _path(self, folder: str, name: str) -> Path:
+        return self.root / folder / f"{name}.yaml"
+
+    def _names(self, folder: str) -> list[str]:
+        return sorted(path.stem for path in (self.root / folder).glob("*.yaml"))
+
+    def _one(self, folder: str, name: str, kind: type[T]) -> T:
+        path, known = self._path(folder, name), self._names(folder)
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f"Did you mean {close[0]!r}? " if close else ""
+            raise UserError(
+                f"there is no {path.name}", where=str(path.parent), remedy=f"{hint}Known: {', '.join(known) or 'none'}."
+            )
+        return self._read(path, kind)
+
+    def _all(self, folder: str, kind: type[T]) -> dict[str, T]:
+        return {name: self._read(self._path(folder, name), kind) for name in self._names(folder)}
+
+    def _read(self, path: Path, kind: type[T]) -> T:
+        content = read_yaml(path)
+        if kind is Hardware and "based_on" in content:
+            base = read_yaml(path.with_name(f"{content.pop('based_on')}.yaml"))
+            content = {**base, **content, "sources": {**base.get("sources", {}), **content.get("sources", {})}}
+        try:
+            return msgspec.convert({"name": path.stem, **content}, kind, strict=True)
+        except msgspec.ValidationError as error:
+            raise explain_validation_error(error, str(path)) from error
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """A YAML mapping.
+
+    Raises:
+        UserError: the file cannot be read, is not YAML, gives a key twice or is no mapping.
+    """
+    try:
+        content = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)  # noqa: S506  _Loader is a safe loader
+    except OSError as error:
+        raise explain_os_error(error, where=str(path)) from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f"{path}, line {mark.line + 1}" if mark else str(path)
+        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+        raise UserError(f"not valid YAML: {problem}", where=place, remedy="Mend the file.") from error
+    if not isinstance(content, dict):
+        raise UserError("the file must hold a mapping of keys to values", where=str(path), remedy="Mend the file.")
+    return content

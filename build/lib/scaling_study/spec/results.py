@@ -1,0 +1,120 @@
+"""What a run leaves behind on the node: a small typed result, written by rename, last."""
+
+from __future__ import annotations
+
+import msgspec
+
+from scaling_study.spec.models import Model
+from scaling_study.spec.runs import Run
+from scaling_study.spec.words import DataSource, FailureKind, Outcome
+
+RESULT_SCHEMA_VERSION = 1
+
+
+class ProcessIdentity(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A process that cannot be mistaken for another: a process id is used again, its start time is not."""
+
+    host: str
+    pid: int
+    started: str
+
+
+class Assignment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything a node needs for one run; travels as JSON.
+
+    Attributes:
+        run_folder: where `result.json` appears.
+        attempt_folder: where ranks report progress and failures.
+        owner: ranks end when this process does; None where jobs outlive their driver.
+    """
+
+    run: Run
+    model: Model | None
+    run_folder: str
+    attempt_folder: str
+    attempt: int
+    data_folder: str
+    code_version: str
+    threads_per_rank: int
+    owner: ProcessIdentity | None = None
+
+
+class RankReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One rank's measurement.
+
+    Attributes:
+        cores: cores that the rank may run on.
+        threads: threads that an operator may use.
+        peak_memory_gib: on a CPU, peak resident set above the level after imports; on a GPU, peak allocated.
+        iteration_ns: every timed iteration, discarded ones included.
+        profiled_ns: every iteration under the profiler.
+        losses: the replica's loss of every timed iteration; empty but on the last pipeline stage.
+        compute_ns, communication_ns, exposed_communication_ns: over all profiled iterations, flattened.
+    """
+
+    rank: int
+    host: str
+    device: str
+    cores: int
+    threads: int
+    peak_memory_gib: float | None
+    iteration_ns: list[int]
+    profiled_ns: list[int]
+    losses: list[float]
+    compute_ns: int
+    communication_ns: int
+    exposed_communication_ns: int
+    communication_by_axis_ns: dict[str, int]
+    exposed_by_axis_ns: dict[str, int]
+
+
+class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """With what a run was measured.
+
+    Attributes:
+        host_cores: cores of a host that the run's ranks share.
+        unavailable: metrics that cannot be had here, each with its reason.
+    """
+
+    torch: str
+    python: str
+    backend: str
+    attention_operator: str
+    code_version: str
+    data_source: DataSource | None
+    data_sha256: str | None
+    host_cores: int
+    unavailable: dict[str, str]
+
+
+class RunResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a run ended, and its measurement where it ended well. Times are UTC, ISO 8601."""
+
+    run: Run
+    outcome: Outcome
+    reason: str | None = None
+    failure: FailureKind | None = None
+    attempt: int
+    started_at: str
+    finished_at: str
+    ranks: list[RankReport] = []
+    environment: Environment | None = None
+    schema_version: int = RESULT_SCHEMA_VERSION
+
+
+class RankFailure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Why a rank ended."""
+
+    rank: int
+    host: str
+    kind: FailureKind
+    message: str
+    traceback: str
+    at_ns: int
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How far a run is; rank 0 writes it."""
+
+    done: int
+    total: int

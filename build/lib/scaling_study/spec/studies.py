@@ -1,0 +1,200 @@
+"""Studies and sweeps: named lists of runs, expanded without any result.
+
+A sweep is written as fields common to its runs (`base`), a product, fields that vary together (`zip`), and points
+left out (`exclude_where`). Beside the fields of a run, a point may be written with names that the expansion turns
+into fields or tests: `local_batch` (effective: global batch / GPUs), `gpus`, `model_parallel` (tp * pp).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from scaling_study.errors import UserError
+from scaling_study.spec.explain import explain_validation_error
+from scaling_study.spec.hardware import Hardware
+from scaling_study.spec.models import Model
+from scaling_study.spec.runs import CollectiveRun, Run, TrainingRun, run_id, violations
+
+SweepKind = Annotated[str, Meta(pattern="^(training|collective)$")]
+Status = Annotated[str, Meta(pattern="^(ready|planned)$")]
+Points = dict[str, list[Any]]
+T = TypeVar("T")
+
+
+class Sweep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A named list of runs that figures read.
+
+    Attributes:
+        base: fields that all runs share, over the study's `base`.
+        product: every combination of these values.
+        zip: these lists go together, element by element.
+        exclude_where: points to leave out: a condition is a field and a value, a list of values, or a mapping with
+            `above` or `below`; a point goes if all conditions of one entry hold.
+        every_feasible_layout: points that break an invariant are no part of the sweep (the paper's "every viable
+            tp x pp"); without it such a point is an error.
+        assumptions: what the source leaves open and was decided here.
+        status: `planned`: listed, but the study's targets leave it out.
+    """
+
+    title: str
+    kind: SweepKind = "training"
+    base: dict[str, Any] = {}
+    product: Points = {}
+    zip: Points = {}
+    exclude_where: tuple[dict[str, Any], ...] = ()
+    every_feasible_layout: bool = False
+    assumptions: tuple[str, ...] = ()
+    status: Status = "ready"
+
+
+class FigureRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A figure of a study: which sweep it draws, and of which hardware where the sweep has several."""
+
+    sweep: str
+    draw: str | None = None
+    hardware: str | None = None
+
+
+class Study(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A named set of sweeps with what their runs share, and the figures and tables drawn from them."""
+
+    name: str
+    title: str
+    platform: str
+    base: dict[str, Any] = {}
+    sweeps: dict[str, Sweep]
+    figures: dict[str, FigureRequest] = {}
+    tables: dict[str, FigureRequest] = {}
+
+    def __post_init__(self) -> None:
+        for name, request in {**self.figures, **self.tables}.items():
+            if request.sweep not in self.sweeps:
+                raise ValueError(f"{name!r} draws the sweep {request.sweep!r}, which the study does not have")
+
+
+class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
+    """The models and the hardware that runs may name."""
+
+    models: Mapping[str, Model]
+    hardware: Mapping[str, Hardware]
+
+
+def expand(study: Study, sweep_name: str, catalogue: Catalogue) -> list[Run]:
+    """The runs of one sweep, in the order written, without duplicates.
+
+    Raises:
+        UserError: the study has no such sweep, or a point names an unknown model, hardware or field, or breaks an
+            invariant in a sweep that does not ask for feasible layouts only.
+    """
+    if sweep_name not in study.sweeps:
+        raise UserError(
+            f"there is no sweep {sweep_name!r}",
+            where=f"study {study.name}",
+            remedy=f"Sweeps: {', '.join(study.sweeps)}.",
+        )
+    sweep, where = study.sweeps[sweep_name], f"study {study.name}, sweep {sweep_name}"
+    runs: dict[str, Run] = {}
+    for point in _points(sweep, study.base if sweep.kind == "training" else {}, where):
+        run = _run(point, sweep, catalogue, where)
+        if run is not None:
+            runs.setdefault(run_id(run), run)
+    if not runs:
+        raise UserError("no point is left", where=where, remedy="Check product, zip and exclude_where.")
+    return list(runs.values())
+
+
+def _points(sweep: Sweep, base: Mapping[str, Any], where: str) -> Iterator[dict[str, Any]]:
+    lengths = {name: len(values) for name, values in sweep.zip.items()}
+    if len(set(lengths.values())) > 1:
+        raise UserError(f"the lists of zip differ in length ({lengths})", where=where, remedy="Give one value each.")
+    zipped = [dict(zip(sweep.zip, values, strict=True)) for values in zip(*sweep.zip.values(), strict=True)] or [{}]
+    product = [dict(zip(sweep.product, values, strict=True)) for values in itertools.product(*sweep.product.values())]
+    for together, combination in itertools.product(zipped, product):
+        yield {**base, **sweep.base, **together, **combination}
+
+
+def _run(point: dict[str, Any], sweep: Sweep, catalogue: Catalogue, where: str) -> Run | None:
+    hardware = _lookup(catalogue.hardware, point.get("hardware"), "hardware", where)
+    if sweep.kind == "collective":
+        return None if _excluded(point, sweep, where) else _convert(point, CollectiveRun, where)
+    model = _lookup(catalogue.models, point.get("model"), "model", where)
+    fields, broken = _derive(point, hardware)
+    if _excluded(fields, sweep, where):
+        return None
+    names = {"gpus", "model_parallel", "local_batch"}
+    if not broken:
+        run = _convert({k: v for k, v in fields.items() if k not in names}, TrainingRun, where)
+        broken = violations(run, model, hardware)
+        if not broken:
+            return run
+    if sweep.every_feasible_layout:
+        return None
+    shown = ", ".join(f"{name}={point[name]}" for name in (*sweep.zip, *sweep.product)) or "base"
+    raise UserError(
+        f"impossible layout at {shown}: " + "; ".join(broken),
+        where=where,
+        remedy="Change the values, leave the point out with exclude_where, or set every_feasible_layout: true.",
+    )
+
+
+def _derive(point: dict[str, Any], hardware: Hardware) -> tuple[dict[str, Any], list[str]]:
+    """The point with what follows from it: GPUs, dp, total model parallelism, batches."""
+    fields = dict(point)
+    broken: list[str] = []
+    fields["gpus"] = gpus = point.get("nodes", 1) * hardware.gpus_per_node
+    fields["model_parallel"] = degree = point.get("tp", 1) * point.get("pp", 1)
+    if "dp" not in fields:
+        if gpus % degree:
+            broken.append(f"{gpus} GPUs are not divisible by tp*pp ({degree})")
+        fields["dp"] = max(1, gpus // degree)
+    if "local_batch" in fields and "global_batch" not in fields:
+        fields["global_batch"] = fields["local_batch"] * gpus
+    return fields, broken
+
+
+def _excluded(fields: Mapping[str, Any], sweep: Sweep, where: str) -> bool:
+    return any(
+        all(_holds(fields, name, condition, where) for name, condition in entry.items())
+        for entry in sweep.exclude_where
+    )
+
+
+def _holds(fields: Mapping[str, Any], name: str, condition: Any, where: str) -> bool:
+    if name not in fields:
+        raise UserError(
+            f"exclude_where names {name!r}, which no point has",
+            where=where,
+            remedy=f"Names: {', '.join(sorted(fields))}.",
+        )
+    value = fields[name]
+    if isinstance(condition, dict):
+        unknown = set(condition) - {"above", "below"}
+        if unknown or not condition:
+            raise UserError(
+                f"a condition on {name!r} has {sorted(unknown) or 'nothing'}", where=where, remedy="Use above or below."
+            )
+        return bool(condition.get("above", value - 1) < value < condition.get("below", value + 1))
+    return bool(value in condition) if isinstance(condition, list) else bool(value == condition)
+
+
+def _lookup(known: Mapping[str, T], name: Any, what: str, where: str) -> T:
+    if name in known:
+        return known[name]
+    raise UserError(
+        f"unknown {what} {name!r}" if name else f"a point names no {what}",
+        where=where,
+        remedy=f"Known: {', '.join(sorted(known))}. Others go into config/{'models' if what == 'model' else what}/.",
+    )
+
+
+def _convert(fields: Mapping[str, Any], kind: type[T], where: str) -> T:
+    tag = {"kind": "training" if kind is TrainingRun else "collective"}
+    try:
+        return msgspec.convert({**fields, **tag}, kind)
+    except msgspec.ValidationError as error:
+        raise explain_validation_error(error, where) from error

@@ -1,0 +1,20 @@
+"""Timelines: the span table, its readers, and the analysis that measured and predicted timelines share.
+
+Imports `spec` only; no torch.
+"""
+
+from scaling_study.timeline.exposure import Exposure, exposure, segments
+from scaling_study.timeline.kineto_cpu import MARK_AXIS, MARK_ITERATION, CpuTrace, read_cpu_trace
+from scaling_study.timeline.spans import SCHEMA, empty_spans
+
+__all__ = [
+    "MARK_AXIS",
+    "MARK_ITERATION",
+    "SCHEMA",
+    "CpuTrace",
+    "Exposure",
+    "empty_spans",
+    "exposure",
+    "read_cpu_trace",
+    "segments",
+]

@@ -1,0 +1,86 @@
+"""Flattened compute and communication of a timeline, and how much communication is exposed.
+
+Everything follows from one sweep: the boundaries of all spans cut time into segments, and each segment knows how
+many spans of each layer are active in it. A union is the length where a layer is active at all; communication is
+exposed where it is active and no compute of the same rank is (HST section 2.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+import polars as pl
+
+from scaling_study.spec import SpanKind
+
+
+class Exposure(msgspec.Struct, frozen=True, kw_only=True):
+    """Flattened times of one rank over a window, integer nanoseconds.
+
+    Attributes:
+        compute_ns: some compute span is active.
+        communication_ns: some communication span is active.
+        exposed_communication_ns: communication is, compute is not.
+        communication_by_axis_ns: the same for the spans of one parallel axis; `unknown` where a span has none.
+        exposed_by_axis_ns: likewise. Axes overlap in time, so these do not add up to the total.
+    """
+
+    compute_ns: int
+    communication_ns: int
+    exposed_communication_ns: int
+    communication_by_axis_ns: dict[str, int]
+    exposed_by_axis_ns: dict[str, int]
+
+
+def segments(spans: pl.DataFrame, layers: Mapping[str, pl.Expr], by: str = "rank") -> pl.DataFrame:
+    """Cut time at every boundary; count the active spans of each layer in each piece.
+
+    Args:
+        spans: a table with `start_ns`, `end_ns` and the column `by`.
+        layers: name and condition of each layer.
+        by: pieces are cut apart for each value of this column.
+
+    Returns:
+        Columns `by`, `start_ns`, `end_ns` and one count a layer; pieces of zero length are left out.
+    """
+    flags = spans.select(by, "start_ns", "end_ns", **{name: when.cast(pl.Int64) for name, when in layers.items()})
+    opening = flags.select(by, pl.col("start_ns").alias("at_ns"), *layers)
+    closing = flags.select(by, pl.col("end_ns").alias("at_ns"), *(-pl.col(name) for name in layers))
+    changes = pl.concat([opening, closing]).group_by(by, "at_ns").agg(pl.col(*layers).sum()).sort(by, "at_ns")
+    return changes.select(
+        by,
+        pl.col("at_ns").alias("start_ns"),
+        pl.col("at_ns").shift(-1).over(by).alias("end_ns"),
+        *(pl.col(name).cum_sum().over(by) for name in layers),
+    ).drop_nulls("end_ns")
+
+
+def exposure(spans: pl.DataFrame) -> dict[int, Exposure]:
+    """The `Exposure` of every rank of a timeline."""
+    communicates = pl.col("kind") == SpanKind.COMMUNICATION
+    axis = pl.col("axis").fill_null("unknown")
+    axes = sorted(spans.filter(communicates).select(axis.unique()).to_series().to_list())
+    layers = {
+        "compute": pl.col("kind") == SpanKind.COMPUTE,
+        "communication": communicates,
+        **{f"axis_{name}": communicates & (axis == name) for name in axes},
+    }
+    pieces = segments(spans, layers)
+    length, idle = pl.col("end_ns") - pl.col("start_ns"), pl.col("compute") == 0
+    active = list(layers)
+    totals = pieces.group_by("rank").agg(
+        *(length.filter(pl.col(name) > 0).sum().alias(name) for name in active),
+        *(length.filter((pl.col(name) > 0) & idle).sum().alias(f"exposed_{name}") for name in active[1:]),
+    )
+    return {row["rank"]: _exposure(row, axes) for row in totals.iter_rows(named=True)}
+
+
+def _exposure(row: Mapping[str, int], axes: list[str]) -> Exposure:
+    return Exposure(
+        compute_ns=row["compute"],
+        communication_ns=row["communication"],
+        exposed_communication_ns=row["exposed_communication"],
+        communication_by_axis_ns={name: row[f"axis_{name}"] for name in axes},
+        exposed_by_axis_ns={name: row[f"exposed_axis_{name}"] for name in axes},
+    )

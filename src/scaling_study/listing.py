@@ -1,0 +1,92 @@
+"""The runs of a study as a list: what there is, what can fit, and at least how much it takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from scaling_study.roofline import infeasible_because, least_gpu_hours, least_memory_gib
+from scaling_study.spec import Catalogue, Config, Run, TrainingRun, expand, run_id
+
+
+def list_runs(config: Config, study_name: str, sweep_name: str | None, platform_name: str | None) -> dict[str, Any]:
+    """Every run once, with the sweeps that it belongs to, feasibility and lower bounds; and totals a sweep.
+
+    Raises:
+        UserError: study, sweep or platform are unknown or not valid.
+    """
+    study, catalogue = config.study(study_name), config.catalogue
+    platform = config.platform(platform_name) if platform_name else None
+    rows: dict[str, dict[str, Any]] = {}
+    for name in [sweep_name] if sweep_name else study.sweeps:
+        for run in expand(study, name, catalogue):
+            if platform is None or run.hardware == platform.hardware:
+                row = rows.setdefault(run_id(run), {"run_id": run_id(run), "sweeps": [], **_describe(run, catalogue)})
+                row["sweeps"].append(name)
+    listed = list(rows.values())
+    sweeps = [name for name in study.sweeps if any(name in row["sweeps"] for row in listed)]
+    return {
+        "study": study.name,
+        "runs": listed,
+        "sweeps": {name: _totals([row for row in listed if name in row["sweeps"]]) for name in sweeps},
+        "totals": _totals(listed),
+    }
+
+
+def _describe(run: Run, catalogue: Catalogue) -> dict[str, Any]:
+    hardware, fields = catalogue.hardware[run.hardware], msgspec.to_builtins(run)
+    if not isinstance(run, TrainingRun):
+        gpus = run.nodes * hardware.gpus_per_node
+        return {**fields, "gpus": gpus, "feasible": True, "reason": None, "gpu_hours_at_least": None}
+    model = catalogue.models[run.model]
+    reason = infeasible_because(run, model, hardware)
+    return {
+        **fields,
+        "gpus": run.ranks,
+        "feasible": reason is None,
+        "reason": reason,
+        "memory_gib_at_least": least_memory_gib(run, model),
+        "gpu_hours_at_least": None if reason else least_gpu_hours(run, model, hardware),
+    }
+
+
+def _totals(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Sums over feasible runs; GPU-hours are at peak rate, so a true campaign takes more."""
+    feasible = [row for row in rows if row["feasible"]]
+    hours = [row["gpu_hours_at_least"] for row in feasible if row["gpu_hours_at_least"] is not None]
+    node_hours = [
+        row["gpu_hours_at_least"] * row["nodes"] / row["gpus"]
+        for row in feasible
+        if row["gpu_hours_at_least"] is not None
+    ]
+    return {
+        "runs": len(rows),
+        "infeasible": len(rows) - len(feasible),
+        "largest_gpus": max((row["gpus"] for row in rows), default=0),
+        "gpu_hours_at_least": sum(hours) if hours else None,
+        "node_hours_at_least": sum(node_hours) if node_hours else None,
+        "runs_without_bound": len(feasible) - len(hours),
+    }
+
+
+def print_listing(listing: dict[str, Any]) -> None:
+    """The list for people: a table of runs, then the totals of each sweep."""
+    from rich.console import Console
+    from rich.table import Column, Table
+
+    console = Console(highlight=False)
+    table = Table(Column("run", overflow="fold"), "GPUs", "sweeps", "feasible", title=f"runs of {listing['study']}")
+    for row in listing["runs"]:
+        table.add_row(row["run_id"], f"{row['gpus']:,}", ", ".join(row["sweeps"]), row["reason"] or "yes")
+    console.print(table)
+    summary = Table(Column("sweep", overflow="fold"), "runs", "infeasible", "most GPUs", "GPU-hours, at least", "node-hours, at least")
+    for name, totals in [*listing["sweeps"].items(), ("all, each run once", listing["totals"])]:
+        hours = [totals["gpu_hours_at_least"], totals["node_hours_at_least"]]
+        counts = [totals["runs"], totals["infeasible"], totals["largest_gpus"]]
+        bounds = ["no bound" if value is None else f"{value:,.1f}" for value in hours]
+        summary.add_row(name, *(f"{count:,}" for count in counts), *bounds)
+    console.print(summary)
+    console.print(
+        "Lower bounds: every FLOP of the timed iterations at the part's dense peak; what is real takes longer."
+    )

@@ -1,0 +1,91 @@
+"""One rank of one run, from the first import to the result.
+
+Imports are measured as little as possible: torch comes in only after this process has said who it is and has begun
+to follow its owner, so that a driver sees a rank that dies while importing.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+import traceback
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from scaling_study.errors import write_atomically
+from scaling_study.measure.failures import classify
+from scaling_study.processes import end_with, identity
+from scaling_study.spec import Assignment, AttemptFiles, RankFailure, RunFiles, TrainingRun
+
+if TYPE_CHECKING:
+    from scaling_study.measure.training import Measurement
+
+_TRACEBACK_LINES = 20
+
+
+def run_one(assignment: Assignment, rank: int, world_size: int, address: str) -> None:
+    """Measure one run on this rank; rank 0 writes `result.json`, last.
+
+    Args:
+        address: the address of this host for the other ranks.
+
+    Raises:
+        Exception: whatever ended the rank, after it was written to the rank's failure file.
+    """
+    files = AttemptFiles(Path(assignment.attempt_folder))
+    write_atomically(files.process(rank), msgspec.json.encode(identity()))
+    if assignment.owner is not None:
+        end_with(assignment.owner, at_once=True)
+    try:
+        _check_world(assignment, world_size)
+        _measure(assignment, files, rank, world_size, address)
+    except BaseException as error:
+        _report_failure(files, rank, error)
+        raise
+
+
+def _check_world(assignment: Assignment, world_size: int) -> None:
+    expected = assignment.run.ranks if isinstance(assignment.run, TrainingRun) else None
+    if expected != world_size:
+        raise ValueError(f"the job has {world_size} tasks, the run needs {expected}")
+
+
+def _measure(assignment: Assignment, files: AttemptFiles, rank: int, world_size: int, address: str) -> None:
+    started_at = _now()
+    import torch
+    import torch.distributed as dist
+
+    from scaling_study.measure.rendezvous import meet
+    from scaling_study.measure.training import combine, measure_training
+
+    torch.set_num_threads(assignment.threads_per_rank)
+    store = meet(files, rank, world_size, address)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=world_size, timeout=timedelta(minutes=10))
+    measurement = measure_training(assignment, files, rank)
+    everyone: list[Measurement | None] | None = [None] * world_size if rank == 0 else None
+    dist.gather_object(measurement, everyone)
+    if everyone is not None:
+        result = combine(assignment, [one for one in everyone if one], started_at, _now())
+        write_atomically(RunFiles(Path(assignment.run_folder)).result, msgspec.json.encode(result))
+    dist.barrier()  # no rank leaves before the result is there
+    dist.destroy_process_group()
+
+
+def _report_failure(files: AttemptFiles, rank: int, error: BaseException) -> None:
+    text = "".join(traceback.format_exception(error)).splitlines()
+    failure = RankFailure(
+        rank=rank,
+        host=socket.gethostname(),
+        kind=classify(error),
+        message=f"{type(error).__name__}: {error}".strip(": "),
+        traceback="\n".join(text[-_TRACEBACK_LINES:]),
+        at_ns=time.time_ns(),
+    )
+    write_atomically(files.failure(rank), msgspec.json.encode(failure))
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,157 @@
+"""Records on their way to a chart: which of them are drawn, rounded and in a fixed order, and what is said of them.
+
+Rounding to six significant digits and sorting make outputs the same bytes on every machine: sums over groups may
+differ in their last bit. No record is dropped in silence: a run that left no numbers becomes a cross, a metric that
+is not defined becomes a sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import polars as pl
+
+from scaling_study.errors import UserError
+from scaling_study.present.context import FigureContext
+from scaling_study.present.theme import MARKS
+from scaling_study.records import best_layouts, reason_for
+from scaling_study.records.best import LAYOUT
+from scaling_study.spec import Outcome, Provenance
+
+SIGNIFICANT_DIGITS = 6
+#: Altair refuses 5,000 rows; a figure of the study needs some tens.
+ROW_BUDGET = 4_999
+
+
+def chosen(records: pl.DataFrame) -> pl.DataFrame:
+    """One row a layout and provenance: its fastest `ok` record, or one that says how it ended where none is ok."""
+    group = ["provenance", *LAYOUT]
+    best = best_layouts(records)
+    ended = records.filter(pl.col("outcome") != Outcome.OK).join(best.select(group), on=group, how="anti")
+    ended = ended.sort("outcome", "run_id").unique(group, keep="first", maintain_order=True)
+    return pl.concat([best, ended]).sort(*group)
+
+
+def rounded(frame: pl.DataFrame) -> pl.DataFrame:
+    """Every float to six significant digits."""
+    return frame.with_columns(pl.selectors.float().round_sig_figs(SIGNIFICANT_DIGITS))
+
+
+def within_budget(frame: pl.DataFrame) -> pl.DataFrame:
+    """The frame itself.
+
+    Raises:
+        UserError: it has more rows than a chart may hold.
+    """
+    if frame.height > ROW_BUDGET:
+        raise UserError(
+            f"{frame.height:,} rows are more than the {ROW_BUDGET:,} that a chart may hold",
+            where="figure",
+            remedy="Aggregate the records first, or draw a smaller sweep.",
+        )
+    return frame
+
+
+def with_spread(frame: pl.DataFrame) -> pl.DataFrame:
+    """Adds `words_per_second_low` and `_high`: tokens of an iteration over its 95th and 5th percentile of time."""
+    tokens = pl.col("global_batch") * pl.col("sequence_length")
+    return frame.with_columns(
+        words_per_second_low=tokens / pl.col("iteration_s_p95"),
+        words_per_second_high=tokens / pl.col("iteration_s_p05"),
+    )
+
+
+def with_ideal(frame: pl.DataFrame) -> pl.DataFrame:
+    """Adds `ideal_words_per_second`: in proportion to GPUs from the smallest scale that is ok, per provenance."""
+    smallest = (
+        frame.filter(pl.col("outcome") == Outcome.OK)
+        .sort("gpus")
+        .group_by("provenance", maintain_order=True)
+        .agg(rate=pl.col("words_per_second_per_gpu").first())
+    )
+    joined = frame.join(smallest, on="provenance", how="left", maintain_order="left")
+    return joined.with_columns(ideal_words_per_second=pl.col("rate") * pl.col("gpus")).drop("rate")
+
+
+def one_series(records: pl.DataFrame, columns: Sequence[str], context: FigureContext) -> pl.DataFrame:
+    """The records themselves.
+
+    Raises:
+        UserError: a column has several values, so that one line would join what does not belong together.
+    """
+    for name in columns:
+        values = records[name].unique().sort().to_list()
+        if len(values) > 1:
+            shown = ", ".join(str(value) for value in values)
+            raise UserError(
+                f"one line cannot join records of several values of {name} ({shown})",
+                where=f"study {context.study}, figure {context.figure}",
+                remedy="Give the figure a sweep of one, or its `hardware` in the study.",
+            )
+    return records
+
+
+def provenances(frame: pl.DataFrame) -> list[Provenance]:
+    """The provenances of a frame, the preferred first: measured, predicted, reported."""
+    present = set(frame["provenance"])
+    return [one for one in Provenance if one in present]
+
+
+def why_null(frame: pl.DataFrame, metric: str) -> str:
+    """Why a metric is null: the reasons of the `ok` records that lack it, each once; empty where none does."""
+    missing = frame.filter((pl.col("outcome") == Outcome.OK) & pl.col(metric).is_null())
+    reasons = [reason for row in missing.iter_rows(named=True) if (reason := reason_for(row, metric))]
+    return "; ".join(dict.fromkeys(reasons))
+
+
+def outcome_words(outcome: str) -> str:
+    """An outcome as prose: `out of memory`."""
+    return outcome.replace("_", " ")
+
+
+def caption(records: pl.DataFrame, context: FigureContext) -> list[str]:
+    """One sentence a provenance: its mark, where its numbers come from, and how many runs left none."""
+    lines = []
+    for provenance in provenances(records):
+        rows = records.filter(pl.col("provenance") == provenance)
+        words = {
+            Provenance.MEASURED: _measured(rows, context),
+            Provenance.PREDICTED: f"Predicted by the performance model for {context.hardware_title}",
+            Provenance.REPORTED: "Reported: as the source prints it",
+        }[provenance]
+        lines.append(f"{MARKS[provenance].glyph} {words}{_ended(rows)}.")
+    return lines
+
+
+def _measured(rows: pl.DataFrame, context: FigureContext) -> str:
+    device = _listed(rows["device"]) or context.hardware_title
+    cores = _listed(rows["host_cores"])
+    crowded = rows.filter(pl.col("oversubscribed"))["gpus"].unique().sort().to_list()
+    text = f"Measured on {device}" + (f", {cores} cores" if cores and context.device == "rank" else "")
+    if crowded:
+        shown = " and ".join(str(ranks) for ranks in crowded)
+        text += f"; oversubscribed at {shown} ranks"
+    return text
+
+
+def _ended(rows: pl.DataFrame) -> str:
+    counts = rows.filter(pl.col("outcome") != Outcome.OK)["outcome"].value_counts().sort("outcome")
+    shown = [f"{count} {outcome_words(outcome)}" for outcome, count in counts.iter_rows()]
+    return f"; of {rows.height} runs {', '.join(shown)}" if shown else ""
+
+
+def _listed(column: pl.Series) -> str:
+    return ", ".join(str(value) for value in column.drop_nulls().unique().sort().to_list())
+
+
+def user_metadata(records: pl.DataFrame, context: FigureContext, claims: Iterable[str]) -> dict[str, Any]:
+    """What the chart's JSON says of itself: study, sweep, figure, claims, and every run with its provenance."""
+    runs = records.select("run_id", "provenance", "outcome").unique().sort("run_id", "provenance")
+    return {
+        "study": context.study,
+        "sweep": context.sweep,
+        "figure": context.figure,
+        "claims": sorted(claims),
+        "runs": runs.to_dicts(),
+    }

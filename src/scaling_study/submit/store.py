@@ -1,0 +1,129 @@
+"""The run store: one folder a run, keyed by `run_id`, claimed atomically, one result by rename.
+
+An attempt is claimed by renaming a prepared folder to the next number. A rename onto an existing attempt fails, so
+of two drivers one wins; a folder appears with its claim inside, so a claim is never seen without its owner. An
+attempt is over when the run has a result, when it says how it ended, or when its owner is gone.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import socket
+import tempfile
+import time
+from pathlib import Path
+
+import msgspec
+
+from scaling_study.errors import explain_os_error, write_atomically
+from scaling_study.processes import is_alive
+from scaling_study.spec import AttemptFiles, ProcessIdentity, Run, RunFiles, RunResult, encode_run, run_id
+
+HEARTBEAT_S = 10.0
+_DEAD_AFTER_S = 6 * HEARTBEAT_S
+
+
+class RunStore:
+    """The runs of one platform.
+
+    Args:
+        root: the platform's folder in the store.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def files(self, run: Run) -> RunFiles:
+        """The folder of a run, which may not exist yet."""
+        return RunFiles(self.root / run_id(run))
+
+    def result(self, run: Run) -> RunResult | None:
+        """The result of a run; None if there is none, or if what lies there is damaged or of another run."""
+        return _decode_result(self.files(run).result, run)
+
+    def last_failure(self, run: Run) -> RunResult | None:
+        """How the latest attempt ended, where it left no result."""
+        files, number = self.files(run), self.attempts(run)
+        return _decode_result(files.attempt(number).ended, run) if number else None
+
+    def attempts(self, run: Run) -> int:
+        """The number of the latest attempt, 0 if there is none."""
+        folder = self.files(run).attempts
+        numbers = [int(path.name) for path in folder.glob("[0-9][0-9][0-9]")] if folder.is_dir() else []
+        return max(numbers, default=0)
+
+    def claim(self, run: Run, owner: ProcessIdentity) -> int | None:
+        """Claim the next attempt at a run.
+
+        Returns:
+            Its number, or None: there is a result already, or a live driver holds the run.
+
+        Raises:
+            UserError: the store cannot be written.
+        """
+        if self.result(run) is not None or self.is_held(run):
+            return None
+        files = self.files(run)
+        number = self.attempts(run) + 1
+        try:
+            files.attempts.mkdir(parents=True, exist_ok=True)
+            if not files.run.exists():
+                write_atomically(files.run, msgspec.json.format(encode_run(run)))
+            prepared = AttemptFiles(Path(tempfile.mkdtemp(prefix=".claim-", dir=files.attempts)))
+        except OSError as error:
+            raise explain_os_error(error, where=str(files.folder)) from error
+        write_atomically(prepared.claim, msgspec.json.encode(owner))
+        try:
+            prepared.folder.rename(files.attempt(number).folder)
+        except OSError as error:
+            shutil.rmtree(prepared.folder, ignore_errors=True)
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+                return None
+            raise explain_os_error(error, where=str(files.folder)) from error
+        if self.result(run) is not None:  # another driver finished between the look and the claim
+            shutil.rmtree(files.attempt(number).folder, ignore_errors=True)
+            return None
+        return number
+
+    def is_held(self, run: Run) -> bool:
+        """Whether a live driver is at the run."""
+        number = self.attempts(run)
+        if not number:
+            return False
+        attempt = self.files(run).attempt(number)
+        if attempt.ended.exists():
+            return False
+        try:
+            owner = msgspec.json.decode(attempt.claim.read_bytes(), type=ProcessIdentity)
+            age_s = time.time() - attempt.claim.stat().st_mtime
+        except (OSError, msgspec.DecodeError):
+            return False
+        return is_alive(owner) if owner.host == socket.gethostname() else age_s < _DEAD_AFTER_S
+
+    def heartbeat(self, run: Run, number: int) -> None:
+        """Show drivers on other hosts that this one lives."""
+        os.utime(self.files(run).attempt(number).claim)
+
+    def end(self, result: RunResult) -> None:
+        """Write how an attempt ended: a result where it is one, else the attempt's end."""
+        files = self.files(result.run)
+        path = files.result if result.outcome.is_result else files.attempt(result.attempt).ended
+        write_atomically(path, msgspec.json.encode(result))
+
+    def discard_damaged(self, run: Run) -> bool:
+        """Move a result that cannot be read out of the way; whether there was one."""
+        path = self.files(run).result
+        if not path.exists() or self.result(run) is not None:
+            return False
+        path.replace(path.with_suffix(".damaged.json"))
+        return True
+
+
+def _decode_result(path: Path, run: Run) -> RunResult | None:
+    try:
+        result = msgspec.json.decode(path.read_bytes(), type=RunResult)
+    except (OSError, msgspec.DecodeError):
+        return None
+    return result if run_id(result.run) == run_id(run) else None

@@ -1,0 +1,200 @@
+"""A sweep on a platform: measure what is missing, one run after another, and wait for what others measure.
+
+Runs that a live driver holds are waited for; those of a dead driver are taken over. A run whose rank was killed from
+outside is started again, as often as the platform says; one that failed by itself is not.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from scaling_study.errors import UserError, write_atomically
+from scaling_study.processes import identity
+from scaling_study.roofline import infeasible_because
+from scaling_study.spec import (
+    Assignment,
+    Catalogue,
+    Executor,
+    FailureKind,
+    Outcome,
+    Platform,
+    Progress,
+    Run,
+    RunResult,
+    TrainingRun,
+    run_id,
+)
+from scaling_study.submit.local import run_locally
+from scaling_study.submit.store import HEARTBEAT_S, RunStore
+from scaling_study.submit.verdict import ended, utc_now
+from scaling_study.submit.version import code_version
+
+NEEDED_FREE_BYTES = 64 * 2**20
+_WAIT_S = 0.5
+
+
+class Monitor(Protocol):
+    """Who is told how a sweep goes on."""
+
+    def start(self, run: Run, position: int, total: int) -> None:
+        """A run is started."""
+
+    def progress(self, run: Run, progress: Progress) -> None:
+        """A run goes on."""
+
+    def finish(self, run: Run, result: RunResult, *, fresh: bool) -> None:
+        """A run has ended, or its result was there already."""
+
+    def note(self, message: str) -> None:
+        """Something that a person should know."""
+
+
+class SweepReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The results of a sweep, in its order, and how many were measured now."""
+
+    results: list[RunResult]
+    measured: int
+
+
+class Driver:
+    """Measures runs of one platform.
+
+    Args:
+        platform: where.
+        catalogue: models and hardware of the runs.
+        store: the platform's store.
+        data_folder: prepared data sets.
+        monitor: is told how it goes on.
+    """
+
+    def __init__(
+        self, platform: Platform, catalogue: Catalogue, store: RunStore, data_folder: Path, monitor: Monitor
+    ) -> None:
+        self.platform, self.catalogue, self.store = platform, catalogue, store
+        self.data_folder, self.monitor, self.me = data_folder, monitor, identity()
+        self._beat_s = time.monotonic()
+
+    def measure(self, runs: Sequence[Run]) -> SweepReport:
+        """The results of all runs; those that another driver holds are waited for."""
+        results: dict[str, RunResult] = {}
+        measured, waiting = 0, False
+        while len(results) < len(runs):
+            before = len(results)
+            for position, run in enumerate(runs, start=1):
+                if run_id(run) in results:
+                    continue
+                result, fresh = self._obtain(run, position, len(runs))
+                if result is not None:
+                    results[run_id(run)] = result
+                    measured += fresh
+                    self.monitor.finish(run, result, fresh=fresh)
+            if len(results) == before:
+                if not waiting:
+                    self.monitor.note("another driver measures what is left; waiting for it")
+                waiting = True
+                time.sleep(_WAIT_S)
+        return SweepReport(results=[results[run_id(run)] for run in runs], measured=measured)
+
+    def check(self, runs: Sequence[Run]) -> None:
+        """Find out before anything starts that the platform cannot measure the runs, or the store not be written.
+
+        Raises:
+            UserError: says which.
+        """
+        if self.platform.executor is not Executor.LOCAL:
+            raise UserError(
+                f"platforms with the executor {self.platform.executor} cannot be used yet",
+                where=f"platform {self.platform.name}",
+                remedy="Use a platform with the executor local.",
+            )
+        for run in runs:
+            if run.hardware != self.platform.hardware:
+                raise UserError(
+                    f"{run_id(run)} needs {run.hardware}",
+                    where=f"platform {self.platform.name}, which measures {self.platform.hardware} only",
+                    remedy="Choose the platform that has this hardware.",
+                )
+        check_writable(self.store.root)
+
+    def _obtain(self, run: Run, position: int, total: int) -> tuple[RunResult | None, bool]:
+        """The result of a run and whether it was measured now; None while another driver holds the run."""
+        result = self.store.result(run)
+        if result is not None:
+            return result, False
+        if self.store.discard_damaged(run):
+            self.monitor.note(f"{run_id(run)}: its result is damaged; measuring it again")
+        number = self.store.claim(run, self.me)
+        if number is None:
+            return None, False
+        assert isinstance(run, TrainingRun)
+        self.monitor.start(run, position, total)
+        return self._attempts(run, number), True
+
+    def _attempts(self, run: TrainingRun, number: int) -> RunResult:
+        for left in range(self.platform.attempts - 1, -1, -1):
+            result = self._attempt(run, number)
+            if result.failure is not FailureKind.KILLED or not left:
+                break
+            self.monitor.note(f"{run_id(run)}: {result.reason}; starting it again")
+            claimed = self.store.claim(run, self.me)
+            if claimed is None:
+                break
+            number = claimed
+        return result
+
+    def _attempt(self, run: TrainingRun, number: int) -> RunResult:
+        files, model = self.store.files(run), self.catalogue.models[run.model]
+        assignment = Assignment(
+            run=run,
+            model=model,
+            run_folder=str(files.folder.resolve()),
+            attempt_folder=str(files.attempt(number).folder.resolve()),
+            attempt=number,
+            data_folder=str(self.data_folder.resolve()),
+            code_version=code_version(),
+            threads_per_rank=self.platform.threads_per_rank,
+            owner=self.me,
+        )
+        infeasible = infeasible_because(run, model, self.catalogue.hardware[run.hardware])
+        if infeasible:
+            result: RunResult | None = ended(assignment, Outcome.INFEASIBLE, infeasible, utc_now())
+        else:
+            result = run_locally(assignment, self.platform, lambda progress: self._goes_on(run, number, progress))
+        if result is not None:
+            self.store.end(result)
+            return result
+        written = self.store.result(run)
+        if written is None:
+            raise UserError("the result that ranks wrote cannot be read", where=str(files.result), remedy="Run again.")
+        return written
+
+    def _goes_on(self, run: Run, number: int, progress: Progress) -> None:
+        self.monitor.progress(run, progress)
+        if time.monotonic() - self._beat_s > HEARTBEAT_S:
+            self._beat_s = time.monotonic()
+            self.store.heartbeat(run, number)
+
+
+def check_writable(folder: Path) -> None:
+    """Find out now, not after an hour, that a folder cannot be written or has no room.
+
+    Raises:
+        UserError: says which.
+    """
+    probe = folder / f".probe-{os.getpid()}"
+    write_atomically(probe, b"")
+    probe.unlink(missing_ok=True)
+    free = shutil.disk_usage(folder).free
+    if free < NEEDED_FREE_BYTES:
+        raise UserError(
+            f"{free / 2**20:.1f} MiB are free, {NEEDED_FREE_BYTES / 2**20:.0f} MiB are needed",
+            where=str(folder),
+            remedy="Free some space, or put the folder on another disk.",
+        )

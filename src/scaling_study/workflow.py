@@ -1,0 +1,164 @@
+"""What the Snakefile asks: which files a study has, from what they are made, and that it runs alone.
+
+The workflow reads records from one of two places and never mixes them: `results/` where it measures, or
+`results/cached/` where it only draws; the `cached` profile has no rule that measures.
+"""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+from scaling_study.errors import UserError, explain_os_error
+from scaling_study.spec import Config, Study, TrainingRun, expand, run_id
+
+PAPER, PAPER_STUDY = "paper/paper.pdf", "mini"
+FIGURE_SUFFIXES = (".svg", ".png", ".vl.json")
+
+
+class Wildcards(Protocol):
+    """Snakemake's wildcards of the rules here; each rule has some of them."""
+
+    study: str
+    platform: str
+    sweep: str
+    figure: str
+    table: str
+
+
+class Plan:
+    """The files of a workflow run.
+
+    Args:
+        settings: Snakemake's `config`: `studies` (comma-separated names), `source` (`measure` or `cached`), and for
+            one figure `study` and `figure`.
+        root: the checkout.
+
+    Raises:
+        UserError: a setting, a study or a platform is not as it must be.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], root: Path = Path()) -> None:
+        known = {"studies", "source", "study", "figure", "platform", "config_folder"}
+        if set(settings) - known:
+            unknown = ", ".join(sorted(set(settings) - known))
+            raise UserError(f"unknown setting: {unknown}", where="--config", remedy=f"Known: {', '.join(sorted(known))}.")
+        self.root = root
+        self.config = Config(root / settings.get("config_folder", "config"))
+        self.cached = settings.get("source", "measure") == "cached"
+        names = [str(settings["study"])] if "figure" in settings else str(settings.get("studies", "mini")).split(",")
+        self.studies = {name: self.config.study(name) for name in names}
+        self.platforms = {n: str(settings.get("platform", s.platform)) for n, s in self.studies.items()}
+        self._figure = settings.get("figure")
+        self._lock: IO[str] | None = None
+
+    # -- files --------------------------------------------------------------------------------------------------
+
+    def records(self, study: str, sweep: str) -> str:
+        """The record file of a sweep."""
+        place = "results/cached" if self.cached else "results"
+        return f"{place}/{study}/{self.platforms[study]}/{sweep}.parquet"
+
+    def sweeps(self, study: Study) -> list[str]:
+        """Sweeps that are measured or drawn: those that are not only planned."""
+        return [name for name, sweep in study.sweeps.items() if sweep.status == "ready"]
+
+    def figures(self) -> list[str]:
+        """Every figure of every study, one file for each format."""
+        return [
+            f"figures/{study.name}/{figure}{suffix}"
+            for study in self.studies.values()
+            for figure in study.figures
+            for suffix in FIGURE_SUFFIXES
+        ]
+
+    def tables(self) -> list[str]:
+        """Every table of every study."""
+        return [f"figures/{study.name}/{table}-table.csv" for study in self.studies.values() for table in study.tables]
+
+    def one_figure(self) -> list[str]:
+        """The files of the figure that was asked for.
+
+        Raises:
+            UserError: the study has no such figure, or there are no records to draw it from.
+        """
+        study = next(iter(self.studies.values()))
+        if self._figure not in study.figures:
+            known = ", ".join(study.figures) or "none"
+            raise UserError(f"there is no figure {self._figure!r}", where=f"study {study.name}", remedy=f"Figures: {known}.")
+        records = self.root / self.records(study.name, study.figures[self._figure].sweep)
+        if self.cached and not records.exists():
+            raise UserError("there are no committed records", where=str(records), remedy="Measure and promote the study.")
+        return [f"figures/{study.name}/{self._figure}{suffix}" for suffix in FIGURE_SUFFIXES]
+
+    # -- inputs and parameters of rules -------------------------------------------------------------------------
+
+    def figure_records(self, wildcards: Wildcards) -> list[str]:
+        """The record files that a figure is drawn from."""
+        return [self.records(wildcards.study, self.studies[wildcards.study].figures[wildcards.figure].sweep)]
+
+    def table_records(self, wildcards: Wildcards) -> list[str]:
+        """The record files that a table is made of."""
+        return [self.records(wildcards.study, self.studies[wildcards.study].tables[wildcards.table].sweep)]
+
+    @property
+    def has_paper(self) -> bool:
+        """Whether the study that the paper reports is among the studies."""
+        return PAPER_STUDY in self.studies
+
+    def paper_records(self) -> list[str]:
+        """The record files whose numbers the paper prints."""
+        study = self.studies[PAPER_STUDY]
+        return [self.records(study.name, sweep) for sweep in self.sweeps(study)]
+
+    def paper_figures(self) -> list[str]:
+        """The figures that the paper shows."""
+        return [f"figures/{PAPER_STUDY}/{figure}.svg" for figure in self.studies[PAPER_STUDY].figures]
+
+    def paper_sources(self) -> list[str]:
+        """The paper's own files."""
+        return sorted(str(path.relative_to(self.root)) for path in (self.root / "paper").glob("*.typ"))
+
+    def targets(self) -> list[str]:
+        """Everything, or the files of the figure that was asked for."""
+        if self._figure is not None:
+            return self.one_figure()
+        return [*self.figures(), *self.tables(), *([PAPER] if self.has_paper else [])]
+
+    def data_of_sweep(self, wildcards: Wildcards) -> list[str]:
+        """The token files that a sweep reads."""
+        runs = expand(self.studies[wildcards.study], wildcards.sweep, self.config.catalogue)
+        names = {run.protocol.data for run in runs if isinstance(run, TrainingRun)}
+        return [f"results/data/{name}.json" for name in sorted(names)]
+
+    def run_ids(self, wildcards: Wildcards) -> str:
+        """The runs of a sweep: the only thing about a study that may cause it to be gathered anew."""
+        runs = expand(self.studies[wildcards.study], wildcards.sweep, self.config.catalogue)
+        return " ".join(run_id(run) for run in runs)
+
+    def drawing_code(self) -> list[str]:
+        """The modules that draw; a change of one redraws, and measures nothing."""
+        folder = Path(__file__).parent / "present"
+        return sorted(str(path) for path in folder.rglob("*.py"))
+
+    # -- one at a time ------------------------------------------------------------------------------------------
+
+    def lock(self) -> None:
+        """Hold the checkout while this process lives; the lock cannot outlive it.
+
+        Raises:
+            UserError: another workflow run holds it.
+        """
+        path = self.root / "results" / ".workflow.lock"
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._lock = path.open("w", encoding="ascii")
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UserError(
+                "another workflow run is at work in this checkout", where=str(path), remedy="Wait for it, or stop it."
+            ) from error
+        except OSError as error:
+            raise explain_os_error(error, where=str(path)) from error

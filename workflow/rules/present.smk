@@ -1,0 +1,46 @@
+# Figures, tables and the paper, from records alone.
+
+
+rule figure:
+    input:
+        records=plan.figure_records,
+        code=plan.drawing_code(),
+    output:
+        "figures/{study}/{figure}.svg",
+        "figures/{study}/{figure}.png",
+        "figures/{study}/{figure}.vl.json",
+    log:
+        "results/logs/{study}/figures/{figure}.log",
+    shell:
+        "scaling-study figure {wildcards.study} {wildcards.figure} --records {input.records}"
+        " --output figures/{wildcards.study} 2> >(tee {log} >&2)"
+
+
+rule table:
+    input:
+        records=plan.table_records,
+        code=plan.drawing_code(),
+    output:
+        "figures/{study}/{table}-table.csv",
+    log:
+        "results/logs/{study}/tables/{table}.log",
+    shell:
+        "scaling-study table {wildcards.study} {wildcards.table} --records {input.records}"
+        " --output {output} 2> >(tee {log} >&2)"
+
+
+if plan.has_paper:
+
+    rule paper:
+        input:
+            records=plan.paper_records(),
+            figures=plan.paper_figures(),
+            sources=plan.paper_sources(),
+            code=plan.drawing_code(),
+        output:
+            "paper/paper.pdf",
+        log:
+            "results/logs/paper.log",
+        shell:
+            "scaling-study paper mini --records {input.records} --figures figures/mini"
+            " --output {output} 2> >(tee {log} >&2)"
