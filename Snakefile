@@ -25,7 +25,7 @@ wildcard_constraints:
 
 
 onstart:
-    end_with_owner_of_environment()
+    end_with_owner_of_environment(at_once=True)
     plan.lock()
 
 

@@ -113,7 +113,7 @@ def measure(
     from scaling_study.processes import end_with_owner_of_environment
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    end_with_owner_of_environment()
+    end_with_owner_of_environment(at_once=False)  # ranks are ended in good order
     failed = measure_sweep(config, study_name, sweep_name, platform_name, output, log, keep_failures, results_folder)
     if failed:
         raise FailedRunsError("\n".join(failed))

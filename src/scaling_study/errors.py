@@ -69,10 +69,12 @@ def write_atomically(path: Path, content: bytes, *, durable: bool = True) -> Non
                 os.fsync(file.fileno())
         temporary.chmod(0o666 & ~_umask())
         temporary.replace(path)
-    except OSError as error:
+    except BaseException as error:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
-        raise explain_os_error(error, where=str(path)) from error
+        if isinstance(error, OSError):
+            raise explain_os_error(error, where=str(path)) from error
+        raise
 
 
 def _umask() -> int:

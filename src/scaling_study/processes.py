@@ -19,7 +19,7 @@ from scaling_study.spec import ProcessIdentity
 
 OWNER_VARIABLE = "SCALING_STUDY_OWNER_PID"
 _CLOCK_TOLERANCE_S = 2.0
-_WATCH_INTERVAL_S = 0.5
+_WATCH_INTERVAL_S = 0.25
 _GRACE_S = 5.0
 
 
@@ -65,11 +65,11 @@ def end_with(owner: ProcessIdentity, *, at_once: bool) -> None:
     threading.Thread(target=watch, name="end-with-owner", daemon=True).start()
 
 
-def end_with_owner_of_environment() -> None:
+def end_with_owner_of_environment(*, at_once: bool) -> None:
     """Follow the process named by the environment, if there is one, and become the owner of what is started here."""
     pid = os.environ.get(OWNER_VARIABLE, "")
     if pid.isdecimal() and psutil.pid_exists(int(pid)):
-        end_with(identity(int(pid)), at_once=False)
+        end_with(identity(int(pid)), at_once=at_once)
     os.environ[OWNER_VARIABLE] = str(os.getpid())
 
 

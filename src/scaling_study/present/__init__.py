@@ -1,1 +1,1 @@
-"""Presentation: records into figures, tables and the paper. Nothing here measures; heavy imports stay in the modules."""
+"""Presentation: records into figures, tables and the paper. It measures nothing and needs no torch."""

@@ -34,7 +34,7 @@ class Range(msgspec.Struct, frozen=True):
     def value(self, fraction: float) -> float:
         """The inverse of `fraction`."""
         if self.log:
-            return self.low * (self.high / self.low) ** fraction
+            return float(self.low * (self.high / self.low) ** fraction)
         return self.low + fraction * (self.high - self.low)
 
 
@@ -64,7 +64,7 @@ class Axis(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def value_axis(column: str, title: str | None, span: Range, **options: Any) -> Axis:
-    """An axis of a metric: few ticks, a light grid, no line."""
+    """An axis of a metric: few ticks, a light grid, no line; SI prefixes unless a d3 `format` is given."""
     defaults = {
         "tickCount": 5,
         "format": "~s",
@@ -88,7 +88,13 @@ def log_axis(column: str, title: str | None, span: Range, **options: Any) -> Axi
 def doubling_axis(column: str, values: pl.Series, title: str | None) -> Axis:
     """An axis on which every doubling takes the same room, with the values themselves as integer labels."""
     ticks = values.drop_nulls().unique().sort().to_list()
-    options: dict[str, Any] = {"values": ticks, "format": ",d", "labelOverlap": "parity", "labelSeparation": 3, "grid": False}
+    options: dict[str, Any] = {
+        "values": ticks,
+        "format": ",d",
+        "labelOverlap": "parity",
+        "labelSeparation": 3,
+        "grid": False,
+    }
     return Axis(column=column, title=title, span=logarithmic(values, base=2, margin=1.3), options=options)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import textwrap
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import altair as alt
 import msgspec
@@ -15,6 +16,7 @@ from scaling_study.present.axes import Axis
 from scaling_study.present.context import FigureContext
 from scaling_study.present.rows import (
     caption,
+    gaps,
     outcome_words,
     provenances,
     rounded,
@@ -88,11 +90,14 @@ def guide(
     for provenance in provenances(frame.drop_nulls(column)):
         rows = frame.filter(pl.col("provenance") == provenance).drop_nulls(column).sort(x.column)
         base = chart(rows, x.column, column).encode(x=x.x(), y=y.y(column))
-        layers.append(base.mark_line(color=theme.FAINT, strokeWidth=0.9))
+        dash = list(MARKS[provenance].dash or ())
+        layers.append(base.mark_line(color=theme.FAINT, strokeWidth=0.9, strokeDash=dash))
     if label and box and layers:
         end = frame.drop_nulls(column).sort(x.column, column).tail(1)
         place = (x.span.fraction(end[x.column].item()), 1 - y.span.fraction(end[column].item()))
-        layers.append(words(label, (round(place[0] * box.width - 7, 2), round(place[1] * box.height, 2)), align="right"))
+        layers.append(
+            words(label, (round(place[0] * box.width - 7, 2), round(place[1] * box.height, 2)), align="right")
+        )
     return layers
 
 
@@ -100,38 +105,55 @@ def level(value: float, axis: Axis, along: Literal["x", "y"], *, dash: Sequence[
     """A thin grey line across the panel at one value of an axis."""
     base = chart(pl.DataFrame({axis.column: [float(value)]}), axis.column)
     encoded = base.encode(x=axis.x()) if along == "x" else base.encode(y=axis.y())
-    return encoded.mark_rule(color=theme.FAINT, strokeWidth=0.8, strokeDash=list(dash))
+    rule: alt.Chart = encoded.mark_rule(color=theme.FAINT, strokeWidth=0.8, strokeDash=list(dash))
+    return rule
 
 
-def words(text: str, at: tuple[float, float], *, color: str = theme.GREY, **mark: str | float) -> alt.Chart:
+def words(text: str, at: tuple[float, float], *, color: str = theme.GREY, **mark: Any) -> alt.Chart:
     """A text at a place of the panel, in points from its upper left corner."""
-    base = chart(pl.DataFrame({"text": [text]}), "text").mark_text(**{"align": "left", "color": color, **mark})
+    style: dict[str, Any] = {"align": "left", "color": color, **mark}
+    base: alt.Chart = chart(pl.DataFrame({"text": [text]}), "text").mark_text(**style)
     return base.encode(x=alt.value(at[0]), y=alt.value(at[1]), text="text:N")
 
 
-def crosses(frame: pl.DataFrame, x: Axis, y: Axis, box: Box, *, label: bool = True) -> list[alt.Chart]:
+def crosses(
+    frame: pl.DataFrame,
+    x: Axis,
+    y: Axis,
+    box: Box,
+    *,
+    columns: Sequence[str] = (),
+    beside: pl.DataFrame | None = None,
+    color: str = theme.GREY,
+    label: bool = True,
+) -> list[alt.Chart]:
     """A cross for every run that left no numbers, on the panel's edge that is farther from the marks beside it.
 
     Args:
+        columns: what else than `y.column` is drawn on the axis.
+        beside: every record drawn in the panel, if more than `frame`.
         label: whether the outcome stands beside the cross; a crowded panel leaves that to its neighbours.
     """
     layers = []
+    others = frame if beside is None else beside
     for ended in frame.filter(pl.col("outcome") != Outcome.OK).sort(x.column, "provenance").iter_rows(named=True):
-        beside = known(frame, y.column).filter(pl.col(x.column) == ended[x.column])[y.column]
-        high = any(y.span.fraction(value) < 0.5 for value in beside)
+        near = others.filter(pl.col(x.column) == ended[x.column])
+        places = [y.span.fraction(v) for name in (y.column, *columns) for v in near[name].drop_nulls()]
+        high = bool(places) and min(places) < 1 - max(places)
         row = pl.DataFrame({x.column: [ended[x.column]], "words": [outcome_words(ended["outcome"])]})
         base = chart(row, x.column, "words").encode(x=x.x(), y=alt.value(5 if high else box.height - 5))
-        layers.append(cross(base))
+        layers.append(cross(base, color))
         if label:
-            side = {"align": "right", "dx": -6} if high else {"align": "left", "dx": 6}
-            text = base.mark_text(angle=270, color=theme.GREY, fontStyle="italic", **side)
+            side: dict[str, Any] = {"align": "right", "dx": -6} if high else {"align": "left", "dx": 6}
+            text = base.mark_text(angle=270, color=color, fontStyle="italic", **side)
             layers.append(text.encode(text="words:N"))
     return layers
 
 
-def cross(base: alt.Chart) -> alt.Chart:
+def cross(base: alt.Chart, color: str = theme.GREY) -> alt.Chart:
     """The mark of a run that left no numbers."""
-    return base.mark_point(shape=theme.CROSS, size=24, stroke=theme.GREY, strokeWidth=1.2, opacity=1)
+    mark: alt.Chart = base.mark_point(shape=theme.CROSS, size=24, stroke=color, strokeWidth=1.2, opacity=1)
+    return mark
 
 
 def crossed_rows(frame: pl.DataFrame, y: Axis) -> list[alt.Chart]:
@@ -169,29 +191,28 @@ def apart(places: Sequence[float], gap: float) -> list[float]:
     """The places moved up as little as needed to stand a gap apart, and down together where the last passes 1."""
     order = sorted(range(len(places)), key=lambda index: (places[index], index))
     moved = dict(enumerate(places))
-    for before, after in zip(order, order[1:], strict=False):
+    for before, after in itertools.pairwise(order):
         moved[after] = max(moved[after], moved[before] + gap)
     excess = max(0.0, max(moved.values(), default=0.0) - 1)
     return [moved[index] - excess for index in range(len(places))]
 
 
-def panel(layers: Sequence[alt.Chart], title: str, box: Box, note: str = "") -> alt.LayerChart:
-    """Layers as one titled panel; a note stands under the title, as many lines as it needs."""
-    heading = alt.TitleParams(title, subtitle=wrapped(note, box.width)) if note else alt.TitleParams(title)
-    return alt.layer(*layers).properties(width=box.width, height=box.height, title=heading)
+def panel(layers: Sequence[alt.Chart], title: str, box: Box) -> alt.LayerChart:
+    """Layers as one panel; its title is a text, since Vega puts a title above the labels of the axis, unevenly."""
+    heading = words(title, (0, -7), color=theme.INK, fontSize=theme.PANEL_TITLE_SIZE, fontWeight=600, baseline="bottom")
+    return alt.LayerChart(layer=[*layers, heading]).properties(width=box.width, height=box.height)
 
 
 def metric_panel(layers: Sequence[alt.Chart], frame: pl.DataFrame, metric: str, title: str, box: Box) -> alt.LayerChart:
     """The panel of a metric; where no record has it, the reason why takes the place of the marks."""
-    why = why_null(frame, metric)
     if known(frame, metric).is_empty():
-        return empty_panel(title, why or "no run ended well", box)
-    return panel(layers, title, box, note=why)
+        return empty_panel(title, why_null(frame, metric) or "no run ended well", box)
+    return panel(layers, title, box)
 
 
 def empty_panel(title: str, reason: str, box: Box) -> alt.LayerChart:
     """A panel in which no mark can stand, and the reason why."""
-    lines = wrapped(reason[:1].upper() + reason[1:], box.width - 16)
+    lines = balanced(reason[:1].upper() + reason[1:], box.width - 16)
     step = NOTE_SIZE + 2
     ground = chart(pl.DataFrame({"text": [""]}), "text").mark_rect(color=theme.PAPER)
     ground = ground.encode(x=alt.value(0), y=alt.value(0), x2=alt.value(box.width), y2=alt.value(box.height))
@@ -208,9 +229,14 @@ def wrapped(text: str, width: float, size: float = NOTE_SIZE) -> list[str]:
     return textwrap.wrap(text, max(12, int(width / (size * 0.47)))) or [""]
 
 
-def headroom(charts: Sequence[alt.LayerChart]) -> float:
-    """Points that the notes under the titles of these panels need above them."""
-    return max(len(one.to_dict()["title"].get("subtitle", [])) for one in charts) * (NOTE_SIZE + 2)
+def balanced(text: str, width: float) -> list[str]:
+    """As many lines as `wrapped` needs, of about the same length."""
+    lines = wrapped(text, width)
+    while len(narrower := wrapped(text, width * 0.96)) == len(lines) and narrower != [text]:
+        width, lines = width * 0.96, narrower
+        if width < 40:
+            break
+    return lines
 
 
 def finished(
@@ -220,16 +246,22 @@ def finished(
     context: FigureContext,
     *,
     claims: Sequence[str],
+    metrics: Sequence[str],
     width: float,
     note: str = "",
 ) -> alt.TopLevelMixin:
-    """The figure with its title, its sweep, the sentences on provenance, and what its JSON says of itself."""
-    sentences = [f"{context.sweep_title}. {note}".strip(), *caption(records, context)]
+    """The figure with its title, its sweep, the sentences on provenance, and what its JSON says of itself.
+
+    Args:
+        claims: ids of the claims that the figure supports.
+        metrics: what is drawn; a metric that only some records have is named with the reason.
+        width: of the figure, in points.
+        note: what else a reader must know.
+    """
+    lead = f"{context.sweep_title}. {note}".strip()
+    sentences = [lead, *caption(records, context), *gaps(records, metrics)]
     heading = alt.TitleParams(
         wrapped(title, width, theme.TITLE_SIZE),
         subtitle=[line for sentence in sentences for line in wrapped(sentence, width)],
-        fontSize=theme.TITLE_SIZE,
-        frame="bounds",
-        offset=10,
     )
     return body.properties(title=heading, usermeta=user_metadata(records, context, claims))

@@ -48,5 +48,5 @@ def render(chart: alt.TopLevelMixin, folder: Path, name: str) -> list[Path]:
 def specification(chart: alt.TopLevelMixin) -> dict[str, Any]:
     """The Vega-Lite specification of a chart with the project's theme, free of what is enabled in Altair."""
     with alt.theme.enable("none"), alt.data_transformers.enable("default"):
-        spec: dict[str, Any] = chart.to_dict()  # type: ignore[attr-defined]
+        spec: dict[str, Any] = chart.to_dict()
     return {**spec, "config": theme.config()}

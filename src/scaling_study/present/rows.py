@@ -7,6 +7,7 @@ is not defined becomes a sentence.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -74,6 +75,18 @@ def with_ideal(frame: pl.DataFrame) -> pl.DataFrame:
     return joined.with_columns(ideal_words_per_second=pl.col("rate") * pl.col("gpus")).drop("rate")
 
 
+def rank_correlations(frame: pl.DataFrame) -> dict[Provenance, float]:
+    """Spearman's coefficient of exposed communication and throughput, a provenance; at least three layouts each."""
+    both = ("exposed_communication_s", "words_per_second")
+    found = {}
+    for one in provenances(frame):
+        part = frame.filter(pl.col("provenance") == one, pl.col("outcome") == Outcome.OK).drop_nulls(both)
+        value = part.select(pl.corr(*both, method="spearman")).item() if part.height >= 3 else None
+        if value is not None and math.isfinite(value):
+            found[one] = float(value)
+    return found
+
+
 def one_series(records: pl.DataFrame, columns: Sequence[str], context: FigureContext) -> pl.DataFrame:
     """The records themselves.
 
@@ -103,6 +116,16 @@ def why_null(frame: pl.DataFrame, metric: str) -> str:
     missing = frame.filter((pl.col("outcome") == Outcome.OK) & pl.col(metric).is_null())
     reasons = [reason for row in missing.iter_rows(named=True) if (reason := reason_for(row, metric))]
     return "; ".join(dict.fromkeys(reasons))
+
+
+def gaps(frame: pl.DataFrame, metrics: Iterable[str]) -> list[str]:
+    """A sentence for each metric that some records have and others lack; where none has it, its panel says so."""
+    sentences = []
+    for metric in metrics:
+        some = frame.filter(pl.col("outcome") == Outcome.OK)[metric].count() > 0
+        if some and (why := why_null(frame, metric)):
+            sentences.append(f"Not everywhere {metric.replace('_', ' ')}: {why}.")
+    return sentences
 
 
 def outcome_words(outcome: str) -> str:

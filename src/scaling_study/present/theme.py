@@ -56,6 +56,9 @@ MARKS = {
     Provenance.REPORTED: MarkStyle(glyph="◆", shape="diamond", dash=None, color=GREY),
 }
 
+#: Signs of the printed page.
+TIMES_SIGN, MINUS_SIGN = "\N{MULTIPLICATION SIGN}", "\N{MINUS SIGN}"
+
 #: A run that left no numbers: a saltire, drawn as a stroke.
 CROSS = "M-1,-1L1,1M-1,1L1,-1"
 
@@ -84,14 +87,14 @@ def config() -> dict[str, Any]:
             "tickWidth": 0.6,
             "tickSize": 3,
         },
-        "axisX": {"titlePadding": 2},
+        "axisX": {"titlePadding": 2, "labelFlush": False},
         "title": {
             "anchor": "start",
-            "frame": "group",
+            "frame": "bounds",
             "color": INK,
-            "fontSize": PANEL_TITLE_SIZE,
+            "fontSize": TITLE_SIZE,
             "fontWeight": 600,
-            "offset": 5,
+            "offset": 10,
             "subtitleColor": GREY,
             "subtitleFontSize": NOTE_SIZE,
             "subtitlePadding": 2,

@@ -1,1 +1,82 @@
-"""One small module a figure: a pure function from records to a chart, and the claims that the figure supports."""
+"""The figures: one small module each, a pure function from records to a chart, and the claims that it supports.
+
+Modules are imported when they are drawn, so that naming a figure costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol, cast
+
+import polars as pl
+
+from scaling_study.errors import UserError
+from scaling_study.present.context import FigureContext, context_for
+from scaling_study.spec import Hardware, Study
+
+if TYPE_CHECKING:
+    import altair as alt
+
+#: From the id of a figure to its module in this package.
+MODULES = {
+    "hst-01": "hst_01",
+    "hst-04": "hst_04",
+    "hst-05": "hst_05",
+    "hst-06": "hst_06",
+    "hst-12": "hst_12",
+}
+
+
+class FigureModule(Protocol):
+    """What every module of a figure has."""
+
+    CLAIMS: tuple[str, ...]
+
+    def draw(self, records: pl.DataFrame, context: FigureContext) -> alt.TopLevelMixin:
+        """The chart of the records."""
+
+
+def base_id(name: str) -> str:
+    """The id under which a figure is registered: `hst-06` for `hst-06a`."""
+    return name if name in MODULES or not name[-1:].isalpha() else name[:-1]
+
+
+def figure_module(name: str) -> FigureModule:
+    """The module that draws a figure, by its id or the id of one of its parts.
+
+    Raises:
+        UserError: no module draws it.
+    """
+    base = base_id(name)
+    if base not in MODULES:
+        raise UserError(f"no module draws {name!r}", where="figures", remedy=f"Known: {', '.join(MODULES)}.")
+    return cast(FigureModule, importlib.import_module(f"{__name__}.{MODULES[base]}"))
+
+
+def draw_figure(study: Study, name: str, records: pl.DataFrame, hardware: Mapping[str, Hardware]) -> alt.TopLevelMixin:
+    """One figure of a study, from the records of its sweep.
+
+    Args:
+        study: the study that asks for the figure.
+        name: id of the figure.
+        records: rows of the sweep that the study names for it.
+        hardware: the catalogue's hardware by name.
+
+    Raises:
+        UserError: the study has no such figure, no module draws it, or no record is there to draw.
+    """
+    if name not in study.figures:
+        known = ", ".join(study.figures)
+        raise UserError(f"there is no figure {name!r}", where=f"study {study.name}", remedy=f"Figures: {known}.")
+    request = study.figures[name]
+    module = figure_module(request.draw or name)
+    drawn = records.filter(pl.col("hardware") == request.hardware) if request.hardware else records
+    if drawn.is_empty():
+        raise UserError(
+            f"no record to draw in {name}",
+            where=f"study {study.name}, sweep {request.sweep}",
+            remedy="Measure or predict the sweep first.",
+        )
+    names = drawn["hardware"].unique().sort().to_list()
+    return module.draw(drawn, context_for(study, name, request, hardware, names))

@@ -12,6 +12,7 @@ from scaling_study.present.theme import COLUMN_WIDTH, PURPLE, VERMILLION
 
 TITLE = "Power efficiency and exposed communication"
 CLAIMS = ("dp-power-linear", "dp-majority-exposed")
+METRICS = ("tokens_per_joule", "exposed_fraction")
 SERIES = ("model", "hardware", "tp", "pp", "sequence_length")
 BOX = panels.Box(202, 74)
 
@@ -27,8 +28,8 @@ def draw(records: pl.DataFrame, context: FigureContext) -> alt.TopLevelMixin:
         _panel(frame, energy, "(a) Power efficiency", PURPLE, None),
         _panel(frame, exposed, "(b) Exposed communication", VERMILLION, context.devices),
     )
-    body = alt.vconcat(*parts, spacing=34 + panels.headroom(parts[1:]), bounds="flush")
-    return panels.finished(body, TITLE, records, context, claims=CLAIMS, width=COLUMN_WIDTH)
+    body = alt.vconcat(*parts, spacing=36, bounds="flush")
+    return panels.finished(body, TITLE, records, context, claims=CLAIMS, metrics=METRICS, width=COLUMN_WIDTH)
 
 
 def _panel(frame: pl.DataFrame, y: Axis, title: str, color: str, x_title: str | None) -> alt.LayerChart:

@@ -20,13 +20,14 @@ CLAIMS = (
     "small-scale-extrapolation",
 )
 SERIES = ("model", "hardware", "tp", "pp", "sequence_length")
-BOX = panels.Box(112, 88)
-NOTE = "Bars in (a): 5th to 95th percentile of iterations. Times in (c): means over ranks."
 TIMES = {
     "compute_s": ("compute", BLUE),
     "communication_s": ("comm.", ORANGE),
     "exposed_communication_s": ("exposed", VERMILLION),
 }
+METRICS = ("words_per_second", "mfu", *TIMES, "power_w_per_gpu", "tokens_per_joule")
+BOX = panels.Box(112, 88)
+NOTE = "Bars in (a): 5th to 95th percentile of iterations. Times in (c): means over ranks."
 
 
 def draw(records: pl.DataFrame, context: FigureContext) -> alt.TopLevelMixin:
@@ -38,7 +39,7 @@ def draw(records: pl.DataFrame, context: FigureContext) -> alt.TopLevelMixin:
         "words_per_second_per_gpu", f"words/s per {context.device}", from_zero(frame["words_per_second_per_gpu"])
     )
     power = log_axis("total_power_w", "W", logarithmic(frame["total_power_w"]))
-    energy = value_axis("tokens_per_joule", "tokens per joule", from_zero(frame["tokens_per_joule"]), format="~g")
+    energy = value_axis("tokens_per_joule", "tokens per joule", from_zero(frame["tokens_per_joule"]), format=",f")
     above = (
         _throughput(frame, x),
         _one(frame, x, rate, f"(b) Throughput per {context.device}", BLUE),
@@ -49,9 +50,10 @@ def draw(records: pl.DataFrame, context: FigureContext) -> alt.TopLevelMixin:
         _one(frame, x, power, "(e) Total power", PURPLE, source="power_w_per_gpu"),
         _one(frame, x, energy, "(f) Power efficiency", PURPLE),
     )
-    spacing = {"row": 52 + panels.headroom(below), "column": 48}
+    spacing = {"row": 52, "column": 48}
     body = alt.concat(*above, *below, columns=3, spacing=spacing, bounds="flush")
-    return panels.finished(body, TITLE, records, context, claims=CLAIMS, width=PAGE_WIDTH, note=NOTE)
+    note = NOTE if not _without_mfu(frame) else f"{NOTE} No MFU: {rows.why_null(frame, 'mfu')}."
+    return panels.finished(body, TITLE, records, context, claims=CLAIMS, metrics=METRICS, width=PAGE_WIDTH, note=note)
 
 
 def _one(frame: pl.DataFrame, x: Axis, y: Axis, title: str, color: str, source: str | None = None) -> alt.LayerChart:
@@ -74,23 +76,27 @@ def _throughput(frame: pl.DataFrame, x: Axis) -> alt.LayerChart:
 
 
 def _times(frame: pl.DataFrame, x: Axis) -> alt.LayerChart:
-    y = value_axis("compute_s", "s per iteration", from_zero(*(frame[name] for name in TIMES)), format="~g")
+    y = value_axis("compute_s", "s per iteration", from_zero(*(frame[name] for name in TIMES)), format=",f")
     layers, ends = [], []
     for metric, (label, color) in TIMES.items():
         layers += panels.marks(frame, x, y, color, column=metric)
         ends += [(label, value, color) for value in panels.last(frame, x.column, metric)]
-    layers += [*panels.crosses(frame, x, y, BOX, label=False), *panels.end_labels(ends, y, BOX)]
+    layers += [
+        *panels.crosses(frame, x, y, BOX, columns=tuple(TIMES)[1:], label=False),
+        *panels.end_labels(ends, y, BOX),
+    ]
     return panels.metric_panel(layers, frame, "compute_s", "(c) Where the time goes", BOX)
 
 
 def _utilisation(frame: pl.DataFrame, x: Axis, context: FigureContext) -> alt.LayerChart:
-    """MFU; where it is not defined, the rate it is made of, and the reason."""
-    if not panels.known(frame, "mfu").is_empty():
+    """MFU; where it is not defined, the rate it is made of."""
+    if not _without_mfu(frame):
         mfu = value_axis("mfu", "MFU", from_zero(frame["mfu"]), format="~%")
         return _one(frame, x, mfu, "(d) Utilisation", GREEN)
-    rate = value_axis("tflops_per_gpu", f"TFLOPS per {context.device}", from_zero(frame["tflops_per_gpu"]), format="~g")
-    layers = [*panels.marks(frame, x, rate, GREEN), *panels.crosses(frame, x, rate, BOX)]
-    reason = rows.why_null(frame, "mfu")
-    if not reason or panels.known(frame, "tflops_per_gpu").is_empty():
-        return panels.metric_panel(layers, frame, "tflops_per_gpu", "(d) Floating-point rate", BOX)
-    return panels.panel(layers, "(d) Floating-point rate", BOX, note=f"No MFU: {reason}")
+    rate = value_axis("tflops_per_gpu", f"TFLOPS per {context.device}", from_zero(frame["tflops_per_gpu"]), format=",f")
+    return _one(frame, x, rate, "(d) Floating-point rate", GREEN)
+
+
+def _without_mfu(frame: pl.DataFrame) -> bool:
+    """Whether MFU is defined for no record, but the floating-point rate for some."""
+    return panels.known(frame, "mfu").is_empty() and not panels.known(frame, "tflops_per_gpu").is_empty()

@@ -8,17 +8,18 @@ import polars as pl
 from scaling_study.present import panels, rows
 from scaling_study.present.axes import Axis, around, from_zero, row_axis, value_axis
 from scaling_study.present.context import FigureContext
-from scaling_study.present.theme import BLUE, GREEN, MARKS, PAGE_WIDTH, VERMILLION
+from scaling_study.present.theme import BLUE, GREEN, MARKS, MINUS_SIGN, PAGE_WIDTH, TIMES_SIGN, VERMILLION
 
 TITLE = "Layouts of model parallelism"
 CLAIMS = ("mp-beats-dp-h100", "mp-beats-dp-a100", "exposed-correlation", "mp-across-nodes")
 SERIES = ("model", "gpus", "sequence_length")
 NOTE = (
     "Each layout with its fastest micro-batch; bars: 5th to 95th percentile of iterations; "
-    "dotted: data parallelism alone (1 × 1)."
+    f"dotted: data parallelism alone (1 {TIMES_SIGN} 1)."
 )
-WIDTH, ROW_HEIGHT, LEAST_HEIGHT = 132, 11.5, 96
+WIDTH, ROW_HEIGHT, LEAST_HEIGHT = 122, 11.5, 96
 EXPOSED = "exposed_communication_s"
+METRICS = ("words_per_second", EXPOSED)
 
 
 def draw(records: pl.DataFrame, context: FigureContext) -> alt.TopLevelMixin:
@@ -26,30 +27,30 @@ def draw(records: pl.DataFrame, context: FigureContext) -> alt.TopLevelMixin:
     frame = rows.one_series(rows.with_spread(rows.chosen(records)), SERIES, context)
     parts = frame.partition_by("hardware", maintain_order=True)
     many = len(parts) > 1
-    body = alt.vconcat(*(_hardware(part, f", {part['hardware'][0].upper()}" if many else "") for part in parts))
-    return panels.finished(body, TITLE, records, context, claims=CLAIMS, width=PAGE_WIDTH, note=NOTE)
+    drawn = [one for part in parts for one in _hardware(part, f", {part['hardware'][0].upper()}" if many else "")]
+    body = alt.concat(*drawn, columns=3, spacing={"row": 52, "column": 46}, bounds="flush")
+    return panels.finished(body, TITLE, records, context, claims=CLAIMS, metrics=METRICS, width=PAGE_WIDTH, note=NOTE)
 
 
-def _hardware(frame: pl.DataFrame, where: str) -> alt.HConcatChart:
+def _hardware(frame: pl.DataFrame, where: str) -> tuple[alt.LayerChart, ...]:
     layouts = frame.select("tp", "pp", total=pl.col("tp") * pl.col("pp")).unique().sort("total", "tp", "pp")
+    names = [_name(*degrees) for degrees in layouts.select("tp", "pp").iter_rows()]
     frame = frame.join(layouts.with_row_index("row").drop("total"), on=["tp", "pp"], maintain_order="left")
-    names = [f"{tp} × {pp}" for tp, pp in layouts.select("tp", "pp").iter_rows()]
     box = panels.Box(WIDTH, max(LEAST_HEIGHT, ROW_HEIGHT * len(names)))
-    y = row_axis("row", names, "tensor × pipeline degree")
-    bare = row_axis("row", ["" for _ in names], None)
-    rate = value_axis(
-        "words_per_second",
-        "words/s",
-        around(frame["words_per_second_low"], frame["words_per_second_high"], frame["words_per_second"]),
+    low, high = frame["words_per_second_low"], frame["words_per_second_high"]
+    rate = value_axis("words_per_second", "words/s", around(low, high, frame["words_per_second"]))
+    exposed = value_axis(EXPOSED, "s per iteration", from_zero(frame[EXPOSED]), format=",f")
+    return (
+        _by_layout(
+            frame, rate, row_axis("row", names, f"tensor {TIMES_SIGN} pipeline"), BLUE, f"(a) Throughput{where}", box
+        ),
+        _by_layout(frame, exposed, row_axis("row", names, None), VERMILLION, f"(b) Exposed communication{where}", box),
+        _scatter(frame, exposed, rate, box, f"(c) One against the other{where}"),
     )
-    exposed = value_axis(EXPOSED, "s per iteration", from_zero(frame[EXPOSED]), format="~g")
-    left = alt.hconcat(
-        _by_layout(frame, rate, y, BLUE, f"(a) Throughput{where}", box),
-        _by_layout(frame, exposed, bare, VERMILLION, f"(b) Exposed communication{where}", box),
-        spacing=14,
-        bounds="flush",
-    )
-    return alt.hconcat(left, _scatter(frame, exposed, rate, box, f"(c) One against the other{where}"), bounds="flush")
+
+
+def _name(tp: int, pp: int) -> str:
+    return f"{tp} {TIMES_SIGN} {pp}"
 
 
 def _by_layout(frame: pl.DataFrame, x: Axis, y: Axis, color: str, title: str, box: panels.Box) -> alt.LayerChart:
@@ -61,24 +62,30 @@ def _by_layout(frame: pl.DataFrame, x: Axis, y: Axis, color: str, title: str, bo
 
 
 def _scatter(frame: pl.DataFrame, x: Axis, y: Axis, box: panels.Box, title: str) -> alt.LayerChart:
-    layers = panels.marks(frame, x, y, GREEN, line=False)
-    correlations = rank_correlations(frame)
+    layers = [*panels.marks(frame, x, y, GREEN, line=False), *_landmarks(frame, x, y, box)]
+    correlations = rows.rank_correlations(frame)
     if correlations:
-        shown = "  ".join(f"{MARKS[one].glyph} {value:.2f}".replace("-", "−") for one, value in correlations.items())
+        shown = "  ".join(
+            f"{MARKS[one].glyph} {value:.2f}".replace("-", MINUS_SIGN) for one, value in correlations.items()
+        )
         layers.append(panels.words(f"Spearman  {shown}", (box.width, 3), align="right"))
     return panels.metric_panel(layers, frame, x.column, title, box)
 
 
-def rank_correlations(frame: pl.DataFrame) -> dict[str, float]:
-    """Spearman's coefficient of exposed communication and throughput, a provenance; needs three layouts."""
-    known = panels.known(frame, EXPOSED, "words_per_second")
-    found = {}
-    for one in rows.provenances(known):
-        part = known.filter(pl.col("provenance") == one)
-        value = part.select(pl.corr(EXPOSED, "words_per_second", method="spearman")).item()
-        if part.height >= 3 and value is not None and value == value:
-            found[one] = float(value)
-    return found
+def _landmarks(frame: pl.DataFrame, x: Axis, y: Axis, box: panels.Box) -> list[alt.Chart]:
+    """Names of the fastest layout and of data parallelism alone, of the preferred provenance."""
+    known = panels.known(frame, x.column, y.column)
+    own = known.filter(pl.col("provenance") == next(iter(rows.provenances(known)), ""))
+    fastest = own.sort(y.column, "run_id", descending=[True, False]).head(1)
+    alone = own.filter((pl.col("tp") == 1) & (pl.col("pp") == 1))
+    named = pl.concat([fastest, alone]).unique(["tp", "pp"], maintain_order=True)
+    layers = []
+    for row in named.iter_rows(named=True):
+        across, up = x.span.fraction(row[x.column]), y.span.fraction(row[y.column])
+        left = across > 0.8
+        place = (round(across * box.width + (-5 if left else 5), 2), round((1 - up) * box.height, 2))
+        layers.append(panels.words(_name(row["tp"], row["pp"]), place, align="right" if left else "left"))
+    return layers
 
 
 def _baseline(frame: pl.DataFrame, metric: str) -> list[float]:

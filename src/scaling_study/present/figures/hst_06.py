@@ -15,48 +15,52 @@ CLAIMS = ("mp-beats-dp-h100", "mp-beats-dp-a100", "mp-across-nodes")
 SERIES = ("model", "hardware", "gpus", "sequence_length")
 NOTE = "One axis at a time, each layout with its fastest micro-batch; dotted: data parallelism alone."
 BOX = panels.Box(166, 74)
-LINES = {"tp": ("pp", "tensor", BLUE), "pp": ("tp", "pipeline", VERMILLION)}
+LINES = {"tp": ("tensor", BLUE), "pp": ("pipeline", VERMILLION)}
+EXPOSED = "exposed_communication_s"
+METRICS = ("words_per_second", EXPOSED)
 
 
 def draw(records: pl.DataFrame, context: FigureContext) -> alt.TopLevelMixin:
     """Throughput above, exposed communication below; one line an axis of model parallelism."""
-    frame = rows.one_series(rows.chosen(records), SERIES, context)
-    lines = {axis: frame.filter(pl.col(other) == 1) for axis, (other, _, _) in LINES.items()}
-    both = pl.concat(lines.values())
-    rate = value_axis("words_per_second", "words/s", around(both["words_per_second"]), tickCount=4)
-    exposed = value_axis(
-        "exposed_communication_s", "s per iteration", from_zero(both["exposed_communication_s"]), format="~g"
-    )
+    frame = by_degree(rows.one_series(rows.chosen(records), SERIES, context))
+    rate = value_axis("words_per_second", "words/s", around(frame["words_per_second"]), tickCount=4)
+    exposed = value_axis(EXPOSED, "s per iteration", from_zero(frame[EXPOSED]), tickCount=4, format=",f")
     parts = (
-        _panel(lines, both, rate, "(a) Throughput", None),
-        _panel(lines, both, exposed, "(b) Exposed communication", "degree of parallelism"),
+        _panel(frame, rate, "(a) Throughput", None),
+        _panel(frame, exposed, "(b) Exposed communication", "degree of parallelism"),
     )
-    body = alt.vconcat(*parts, spacing=34 + panels.headroom(parts[1:]), bounds="flush")
-    return panels.finished(body, TITLE, records, context, claims=CLAIMS, width=COLUMN_WIDTH, note=NOTE)
+    body = alt.vconcat(*parts, spacing=36, bounds="flush")
+    return panels.finished(body, TITLE, records, context, claims=CLAIMS, metrics=METRICS, width=COLUMN_WIDTH, note=NOTE)
 
 
-def _panel(
-    lines: dict[str, pl.DataFrame], both: pl.DataFrame, y: Axis, title: str, x_title: str | None
-) -> alt.LayerChart:
-    degrees = pl.concat([line[axis] for axis, line in lines.items()])
-    layers, ends = [], []
-    for axis, line in lines.items():
-        _, name, color = LINES[axis]
-        drawn = line.rename({axis: "degree"})
-        x = doubling_axis("degree", degrees, x_title)
-        layers += [*panels.marks(drawn, x, y, color), *panels.crosses(drawn, x, y, BOX)]
-        ends += [(name, value, color) for value in panels.last(drawn, "degree", y.column)]
-    alone = panels.known(both, y.column).filter((pl.col("tp") == 1) & (pl.col("pp") == 1))[y.column]
-    under = [panels.level(value, y, "y") for value in alone.head(1)] + _node_edge(both, degrees, x, BOX)
-    return panels.metric_panel([*under, *layers, *panels.end_labels(ends, y, BOX)], both, y.column, title, BOX)
+def by_degree(frame: pl.DataFrame) -> pl.DataFrame:
+    """The layouts of one axis alone, with that axis as `line` and its `degree`; the baseline starts both lines."""
+    lines = [
+        frame.filter(pl.col(other) == 1).with_columns(line=pl.lit(axis), degree=pl.col(axis))
+        for axis, other in (("tp", "pp"), ("pp", "tp"))
+    ]
+    return pl.concat(lines)
 
 
-def _node_edge(frame: pl.DataFrame, degrees: pl.Series, x: Axis, box: panels.Box) -> list[alt.Chart]:
+def _panel(frame: pl.DataFrame, y: Axis, title: str, x_title: str | None) -> alt.LayerChart:
+    x = doubling_axis("degree", frame["degree"], x_title)
+    alone = panels.known(frame, y.column).filter(pl.col("degree") == 1)[y.column]
+    layers = [panels.level(value, y, "y") for value in alone.head(1)] + _node_edge(frame, x)
+    ends = []
+    for axis, (name, color) in LINES.items():
+        line = frame.filter(pl.col("line") == axis)
+        layers += panels.marks(line, x, y, color)
+        layers += panels.crosses(line, x, y, BOX, beside=frame, color=color)
+        ends += [(name, value, color) for value in panels.last(line, "degree", y.column)]
+    return panels.metric_panel([*layers, *panels.end_labels(ends, y, BOX)], frame, y.column, title, BOX)
+
+
+def _node_edge(frame: pl.DataFrame, x: Axis) -> list[alt.Chart]:
     """A line between groups that fit into a node and those that do not, where a sweep has both."""
-    node = int((frame["gpus"] // frame["nodes"]).max() or 1)
-    beyond = degrees.filter(degrees > node)
-    if node == 1 or beyond.is_empty():
+    node = max(int(gpus // nodes) for gpus, nodes in frame.select("gpus", "nodes").iter_rows())
+    beyond = [degree for degree in frame["degree"] if degree > node]
+    if node == 1 or not beyond:
         return []
-    edge = (node * float(beyond.min())) ** 0.5  # type: ignore[arg-type]
-    place = x.span.fraction(edge) * box.width
+    edge = (node * min(beyond)) ** 0.5
+    place = round(x.span.fraction(edge) * BOX.width, 2)
     return [panels.level(edge, x, "x", dash=()), panels.words("one node", (place - 3, 4), align="right")]

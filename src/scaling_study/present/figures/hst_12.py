@@ -21,16 +21,16 @@ def draw(records: pl.DataFrame, context: FigureContext) -> alt.TopLevelMixin:
     """Peak memory of the fullest rank against the data-parallel size, with the line of a perfect split."""
     frame = with_split(rows.one_series(rows.chosen(records), SERIES, context))
     x = doubling_axis("dp", frame["dp"], f"data-parallel size ({context.devices})")
-    y = value_axis(
-        "peak_memory_gib", f"GiB per {context.device}", from_zero(frame["peak_memory_gib"]), format="~g"
-    )
+    y = value_axis("peak_memory_gib", f"GiB per {context.device}", from_zero(frame["peak_memory_gib"]), format=",f")
     layers = [
         *panels.guide(frame, x, y, "split_gib"),
         *panels.marks(frame, x, y, BLUE),
         *panels.crosses(frame, x, y, BOX),
     ]
     body = alt.vconcat(panels.metric_panel(layers, frame, "peak_memory_gib", "Peak memory", BOX))
-    return panels.finished(body, TITLE, records, context, claims=CLAIMS, width=COLUMN_WIDTH, note=NOTE)
+    return panels.finished(
+        body, TITLE, records, context, claims=CLAIMS, metrics=("peak_memory_gib",), width=COLUMN_WIDTH, note=NOTE
+    )
 
 
 def with_split(frame: pl.DataFrame) -> pl.DataFrame:

@@ -1,0 +1,108 @@
+"""The paper: numbers and table from records, Typst sources into a PDF. No network, no system fonts, no torch."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import polars as pl
+
+from scaling_study.errors import UserError, write_atomically
+from scaling_study.present import theme
+from scaling_study.present.numbers import as_json, paper_numbers
+from scaling_study.present.tables import make_table, write_table
+from scaling_study.spec import Study
+
+SOURCE = "paper.typ"
+BUILD = "build"
+
+
+def build_paper(
+    study: Study, frames: Mapping[str, pl.DataFrame], figures_folder: Path, paper_folder: Path, output: Path
+) -> Path:
+    """Write the numbers and the table that the paper reads, then the PDF, each complete or not at all.
+
+    Args:
+        study: the study that the paper is about.
+        frames: records by the name of their sweep.
+        figures_folder: where the study's figures are, as SVG.
+        paper_folder: where the Typst sources are; `build/` in it is written.
+        output: the PDF.
+
+    Returns:
+        the PDF's path.
+
+    Raises:
+        UserError: a sweep has no records, a figure or a number that the text uses is missing, the sources have an
+            error, or a file cannot be written.
+    """
+    check_inputs(study, frames, figures_folder)
+    write_atomically(paper_folder / BUILD / "numbers.json", as_json(paper_numbers(study, frames)))
+    for name, request in sorted(study.tables.items()):
+        write_table(make_table(study, name, frames[request.sweep]), paper_folder / BUILD, name)
+    write_atomically(output, compile_pdf(study, figures_folder.resolve(), paper_folder.resolve()))
+    return output
+
+
+def check_inputs(study: Study, frames: Mapping[str, pl.DataFrame], figures_folder: Path) -> None:
+    """Refuse to start where records or figures are missing.
+
+    Raises:
+        UserError: the first thing that is missing.
+    """
+    requests = {**study.figures, **study.tables}
+    for name, request in sorted(requests.items()):
+        if request.sweep not in frames or frames[request.sweep].is_empty():
+            raise UserError(
+                f"{name} needs records of the sweep {request.sweep!r}, which has none",
+                where=f"study {study.name}",
+                remedy="Measure the sweep first.",
+            )
+    for name in sorted(study.figures):
+        if not (figures_folder / f"{name}.svg").is_file():
+            raise UserError("the figure is missing", where=str(figures_folder / f"{name}.svg"), remedy="Draw it first.")
+
+
+def compile_pdf(study: Study, figures_folder: Path, paper_folder: Path) -> bytes:
+    """The PDF of the sources.
+
+    Raises:
+        UserError: the sources have an error or use a number that is missing, or a font is not there.
+    """
+    import typst
+
+    root = Path(os.path.commonpath([figures_folder, paper_folder]))
+    figures = "/" + figures_folder.relative_to(root).as_posix()
+    try:
+        content, warnings = typst.compile_with_warnings(
+            paper_folder / SOURCE,
+            root=root,
+            font_paths=[theme.FONT_FOLDER],
+            ignore_system_fonts=True,
+            sys_inputs={"figures": figures, "study": study.name, "title": study.title},
+            format="pdf",
+        )
+    except typst.TypstError as error:
+        raise explain_typst_error(str(error.message), str(error.diagnostic), paper_folder) from error
+    for warning in warnings:
+        if "font" in str(warning.message):
+            raise UserError(str(warning.message), where=str(paper_folder / SOURCE), remedy="Use a shipped font.")
+    assert isinstance(content, bytes)
+    return content
+
+
+def explain_typst_error(message: str, diagnostic: str, paper_folder: Path) -> UserError:
+    """An error of the sources as one sentence; a missing number is named, with the place that uses it."""
+    places = re.findall(r"([\w./-]+\.typ):(\d+)", re.sub(r"\x1b\[[0-9;]*m", "", diagnostic))
+    own = [(name, line) for name, line in places if Path(name).name == SOURCE] or places
+    where = f"{paper_folder / Path(own[-1][0]).name}, line {own[-1][1]}" if own else str(paper_folder / SOURCE)
+    missing = re.search(r"missing number: ([\w.]+)", message)
+    if missing:
+        return UserError(
+            f"the text uses the number {missing.group(1)!r}, which the records do not give",
+            where=where,
+            remedy="Measure what it needs, or take it out of the text; present/numbers.py computes them.",
+        )
+    return UserError(f"the paper does not compile: {message.strip()}", where=where, remedy="Mend the source.")

@@ -1,0 +1,79 @@
+"""Tables: records into CSV, each row with the run and the provenance that its cells come from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from scaling_study.errors import UserError, write_atomically
+from scaling_study.present.rows import chosen
+from scaling_study.spec import Study
+
+SIGNIFICANT_DIGITS = 4
+METRICS = (
+    "iteration_s_p50",
+    "words_per_second",
+    "words_per_second_per_gpu",
+    "exposed_communication_s",
+    "exposed_fraction",
+    "mfu",
+    "peak_memory_gib",
+)
+LAYOUT_COLUMNS = ("model", "hardware", "gpus", "tp", "pp", "dp", "micro_batch", "outcome", *METRICS)
+
+
+def layouts(records: pl.DataFrame) -> pl.DataFrame:
+    """Every layout of model parallelism with its fastest micro-batch, or with how it ended.
+
+    Args:
+        records: rows of a sweep over layouts.
+
+    Returns:
+        one row a layout and provenance; `reason` says why a run left no numbers or why a cell is empty.
+    """
+    frame = chosen(records).sort("hardware", "gpus", pl.col("tp") * pl.col("pp"), "tp", "pp", "provenance")
+    reasons = pl.Series("reason", [_reason(row) for row in frame.iter_rows(named=True)], dtype=pl.String)
+    table = frame.select(*LAYOUT_COLUMNS, "provenance", reasons, "run_id")
+    return table.with_columns(pl.selectors.float().round_sig_figs(SIGNIFICANT_DIGITS))
+
+
+def _reason(row: Mapping[str, Any]) -> str:
+    if row["reason"]:
+        return str(row["reason"])
+    reasons = json.loads(row["null_reasons"] or "{}")
+    return "; ".join(f"{name}: {reasons.get(name, 'not recorded')}" for name in METRICS if row[name] is None)
+
+
+#: From the name of a table to the function that makes it.
+TABLES: dict[str, Callable[[pl.DataFrame], pl.DataFrame]] = {"layouts": layouts}
+
+
+def make_table(study: Study, name: str, records: pl.DataFrame) -> pl.DataFrame:
+    """One table of a study, from the records of its sweep.
+
+    Raises:
+        UserError: the study has no such table, or no function makes it.
+    """
+    if name not in study.tables:
+        known = ", ".join(study.tables) or "none"
+        raise UserError(f"there is no table {name!r}", where=f"study {study.name}", remedy=f"Tables: {known}.")
+    request = study.tables[name]
+    maker = TABLES.get(request.draw or name)
+    if maker is None:
+        raise UserError(f"no function makes {name!r}", where="tables", remedy=f"Known: {', '.join(TABLES)}.")
+    return maker(records.filter(pl.col("hardware") == request.hardware) if request.hardware else records)
+
+
+def write_table(table: pl.DataFrame, folder: Path, name: str) -> Path:
+    """Write `<name>-table.csv` into a folder, complete or not at all.
+
+    Raises:
+        UserError: the folder cannot be written.
+    """
+    path = folder / f"{name}-table.csv"
+    write_atomically(path, table.write_csv().encode())
+    return path
