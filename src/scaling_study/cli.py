@@ -45,9 +45,8 @@ _results = click.option(
     "--results", "results_folder", type=click.Path(path_type=Path), default=Path("results"), show_default=True,
     help="Folder of the run store, the prepared data and the gathered records.",
 )  # fmt: skip
-_records = click.option(
-    "--records", "record_files", type=click.Path(path_type=Path), multiple=True, required=True,
-    help="Record file (parquet); may be given several times.",
+_records = click.argument(
+    "record_files", metavar="RECORDS...", type=click.Path(path_type=Path), nargs=-1, required=True
 )  # fmt: skip
 
 
@@ -128,29 +127,31 @@ def measure(
 def figure(config: Config, study_name: str, figure_name: str, record_files: tuple[Path, ...], output: Path) -> None:
     """Draw FIGURE of STUDY as SVG, PNG and Vega-Lite JSON.
 
-    Example: scaling-study figure mini hst-04 --records results/cached/mini/local/data_parallel.parquet
+    Example: scaling-study figure mini hst-04 results/cached/mini/local/data_parallel.parquet
     --output figures/mini
     """
-    from scaling_study.present.draw import draw_figure
+    from scaling_study.present.figures import draw_figure
+    from scaling_study.present.render import render
 
-    draw_figure(config, config.study(study_name), figure_name, _read(record_files), output)
+    study = config.study(study_name)
+    render(draw_figure(study, figure_name, _read(record_files), config.catalogue.hardware), output, figure_name)
 
 
 @cli.command()
 @click.argument("study_name", metavar="STUDY")
 @click.argument("table_name", metavar="TABLE")
 @_records
-@click.option("--output", type=click.Path(path_type=Path), required=True, help="CSV file to write.")
+@click.option("--output", type=click.Path(path_type=Path), required=True, help="Folder of the study's tables.")
 @click.pass_obj
 def table(config: Config, study_name: str, table_name: str, record_files: tuple[Path, ...], output: Path) -> None:
     """Write TABLE of STUDY as CSV.
 
-    Example: scaling-study table mini layouts --records results/cached/mini/local/model_parallel.parquet
-    --output figures/mini/layouts-table.csv
+    Example: scaling-study table mini layouts results/cached/mini/local/model_parallel.parquet
+    --output figures/mini
     """
-    from scaling_study.present.draw import write_table
+    from scaling_study.present.tables import make_table, write_table
 
-    write_table(config.study(study_name), table_name, _read(record_files), output)
+    write_table(make_table(config.study(study_name), table_name, _read(record_files)), output, table_name)
 
 
 @cli.command()
@@ -164,8 +165,8 @@ def paper(
 ) -> None:  # fmt: skip
     """Build the paper from the records of STUDY; each record file is named after its sweep.
 
-    Example: scaling-study paper mini --records results/cached/mini/local/data_parallel.parquet
-    --records results/cached/mini/local/model_parallel.parquet --figures figures/mini --output paper/paper.pdf
+    Example: scaling-study paper mini results/cached/mini/local/data_parallel.parquet
+    results/cached/mini/local/model_parallel.parquet --figures figures/mini --output paper/paper.pdf
     """
     from scaling_study.present.paper import build_paper
     from scaling_study.records import read_records

@@ -80,7 +80,14 @@ def print_listing(listing: dict[str, Any]) -> None:
     for row in listing["runs"]:
         table.add_row(row["run_id"], f"{row['gpus']:,}", ", ".join(row["sweeps"]), row["reason"] or "yes")
     console.print(table)
-    summary = Table(Column("sweep", overflow="fold"), "runs", "infeasible", "most GPUs", "GPU-hours, at least", "node-hours, at least")
+    summary = Table(
+        Column("sweep", overflow="fold"),
+        "runs",
+        "infeasible",
+        "most GPUs",
+        "GPU-hours, least",
+        "node-hours, least",
+    )
     for name, totals in [*listing["sweeps"].items(), ("all, each run once", listing["totals"])]:
         hours = [totals["gpu_hours_at_least"], totals["node_hours_at_least"]]
         counts = [totals["runs"], totals["infeasible"], totals["largest_gpus"]]

@@ -44,7 +44,9 @@ class Plan:
         known = {"studies", "source", "study", "figure", "platform", "config_folder"}
         if set(settings) - known:
             unknown = ", ".join(sorted(set(settings) - known))
-            raise UserError(f"unknown setting: {unknown}", where="--config", remedy=f"Known: {', '.join(sorted(known))}.")
+            raise UserError(
+                f"unknown setting {unknown}", where="--config", remedy=f"Known: {', '.join(sorted(known))}."
+            )
         self.root = root
         self.config = Config(root / settings.get("config_folder", "config"))
         self.cached = settings.get("source", "measure") == "cached"
@@ -86,11 +88,13 @@ class Plan:
         """
         study = next(iter(self.studies.values()))
         if self._figure not in study.figures:
-            known = ", ".join(study.figures) or "none"
-            raise UserError(f"there is no figure {self._figure!r}", where=f"study {study.name}", remedy=f"Figures: {known}.")
+            known = f"Figures: {', '.join(study.figures) or 'none'}."
+            raise UserError(f"there is no figure {self._figure!r}", where=f"study {study.name}", remedy=known)
         records = self.root / self.records(study.name, study.figures[self._figure].sweep)
         if self.cached and not records.exists():
-            raise UserError("there are no committed records", where=str(records), remedy="Measure and promote the study.")
+            raise UserError(
+                "there are no committed records", where=str(records), remedy="Measure and promote the study."
+            )
         return [f"figures/{study.name}/{self._figure}{suffix}" for suffix in FIGURE_SUFFIXES]
 
     # -- inputs and parameters of rules -------------------------------------------------------------------------

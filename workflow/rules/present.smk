@@ -12,7 +12,7 @@ rule figure:
     log:
         "results/logs/{study}/figures/{figure}.log",
     shell:
-        "scaling-study figure {wildcards.study} {wildcards.figure} --records {input.records}"
+        "scaling-study figure {wildcards.study} {wildcards.figure} {input.records}"
         " --output figures/{wildcards.study} 2> >(tee {log} >&2)"
 
 
@@ -25,8 +25,8 @@ rule table:
     log:
         "results/logs/{study}/tables/{table}.log",
     shell:
-        "scaling-study table {wildcards.study} {wildcards.table} --records {input.records}"
-        " --output {output} 2> >(tee {log} >&2)"
+        "scaling-study table {wildcards.study} {wildcards.table} {input.records}"
+        " --output figures/{wildcards.study} 2> >(tee {log} >&2)"
 
 
 if plan.has_paper:
@@ -42,5 +42,5 @@ if plan.has_paper:
         log:
             "results/logs/paper.log",
         shell:
-            "scaling-study paper mini --records {input.records} --figures figures/mini"
+            "scaling-study paper mini {input.records} --figures figures/mini"
             " --output {output} 2> >(tee {log} >&2)"

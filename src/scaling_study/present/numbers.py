@@ -84,7 +84,15 @@ def _of_runs(frame: pl.DataFrame) -> dict[str, Number]:
     pad.add("count", frame.height, f"{frame.height}")
     pad.add("ok", ok.height, f"{ok.height}")
     pad.add("outcomes", (text := _outcomes(frame)), text)
-    for column in ("device", "host_cores", "threads_per_rank", "torch_version", "python_version", "backend"):
+    for column in (
+        "device",
+        "host_cores",
+        "threads_per_rank",
+        "torch_version",
+        "python_version",
+        "backend",
+        "code_version",
+    ):
         text = _listed(ok[column])
         pad.add(column, text or None, text, ok)
     for column in ("model", "sequence_length", "precision", "iterations", "discard", "profiled_iterations"):
@@ -127,6 +135,10 @@ def _of_scaling(frame: pl.DataFrame) -> dict[str, Number]:
         ("memory", "peak_memory_gib"),
     ):
         _change(pad, name, first[metric], last[metric])
+    if first["peak_memory_gib"] and last["peak_memory_gib"]:
+        less = last["peak_memory_gib"] < first["peak_memory_gib"]
+        agrees = "as sharding would have it" if less else "against that expectation"
+        pad.add("memory_agrees", agrees, agrees)
     times = last["words_per_second"] / first["words_per_second"]
     pad.add("speedup", times, f"{times:.2f}")
     ideal = last["gpus"] / first["gpus"]
@@ -150,15 +162,17 @@ def _ends(pad: _Pad, end: str, row: Mapping[str, Any], source: pl.DataFrame) -> 
 
 
 def _change(pad: _Pad, name: str, before: float | None, after: float | None) -> None:
-    """The relative change of a metric, and the verb that goes with it."""
-    if not before or after is None:
+    """What becomes of a metric, as a phrase that follows its name: `falls by 12%`."""
+    if before is None or after is None:
         return
-    change = after / before - 1
-    pad.add(f"{name}_change", change, _percent(abs(change)))
-    verb = "hardly changes" if abs(change) < NEGLIGIBLE else ("rises" if change > 0 else "falls")
-    pad.add(f"{name}_verb", verb, verb)
-    size = "" if verb == "hardly changes" else f" by {_percent(abs(change))}"
-    pad.add(f"{name}_moves", verb + size, verb + size)
+    if before == 0:
+        moves = "rises from zero" if after > 0 else "stays at zero"
+    else:
+        change = after / before - 1
+        pad.add(f"{name}_change", change, _percent(change))
+        verb = "rises" if change > 0 else "falls"
+        moves = "hardly changes" if abs(change) < NEGLIGIBLE else f"{verb} by {_percent(abs(change))}"
+    pad.add(f"{name}_moves", moves, moves)
 
 
 def _of_layouts(frame: pl.DataFrame) -> dict[str, Number]:
@@ -176,7 +190,7 @@ def _of_layouts(frame: pl.DataFrame) -> dict[str, Number]:
     base = alone.row(0, named=True)
     fastest = ok.sort("words_per_second", "run_id", descending=[True, False]).row(0, named=True)
     pair = ok.filter(pl.col("run_id").is_in([base["run_id"], fastest["run_id"]]))
-    pad.add("fastest", (text := f"{fastest['tp']} {TIMES_SIGN} {fastest['pp']}"), text, pair)
+    pad.add("fastest", (text := _layout(fastest)), text, pair)
     pad.add("fastest_rate", fastest["words_per_second"], _quantity(fastest["words_per_second"]), pair)
     pad.add("fastest_micro_batch", fastest["micro_batch"], f"{fastest['micro_batch']}", pair)
     pad.add("baseline_rate", base["words_per_second"], _quantity(base["words_per_second"]), alone)
@@ -185,7 +199,7 @@ def _of_layouts(frame: pl.DataFrame) -> dict[str, Number]:
     faster = ok.filter(pl.col("words_per_second") > base["words_per_second"]).height
     pad.add("faster", faster, _count(faster))
     slowest = ok.sort("words_per_second", "run_id").row(0, named=True)
-    pad.add("slowest", (text := f"{slowest['tp']} {TIMES_SIGN} {slowest['pp']}"), text)
+    pad.add("slowest", (text := _layout(slowest)), text)
     pad.add("slowest_rate", slowest["words_per_second"], _quantity(slowest["words_per_second"]))
     for one, value in rank_correlations(ok).items():
         pad.add("spearman", value, f"{value:.2f}".replace("-", MINUS_SIGN), ok.filter(pl.col("provenance") == one))
@@ -193,11 +207,16 @@ def _of_layouts(frame: pl.DataFrame) -> dict[str, Number]:
     return pad.numbers
 
 
+def _layout(row: Mapping[str, Any]) -> str:
+    """Tensor by pipeline degree, not to be broken over lines."""
+    return f"{row['tp']}\N{NO-BREAK SPACE}{TIMES_SIGN}\N{NO-BREAK SPACE}{row['pp']}"
+
+
 def _verdict(base: Mapping[str, Any], fastest: Mapping[str, Any]) -> str:
     """Whether a layout beats data parallelism alone, and whether by more than iterations vary."""
     if base["run_id"] == fastest["run_id"]:
         return "no layout is faster than data parallelism alone"
-    name = f"the layout {fastest['tp']} {TIMES_SIGN} {fastest['pp']} (tensor {TIMES_SIGN} pipeline)"
+    name = f"the layout {_layout(fastest)} (tensor {TIMES_SIGN} pipeline)"
     gain = fastest["words_per_second"] / base["words_per_second"] - 1
     apart = fastest["words_per_second_low"] > base["words_per_second_high"]
     relation = "do not overlap" if apart else "overlap, so that the order of the two is not settled"
@@ -235,7 +254,7 @@ def _percent(value: float | None) -> str:
     """A fraction as a percentage, of two significant digits below ten percent."""
     if value is None:
         return ""
-    shown = f"{value * 100:.1f}" if abs(value) < 0.0995 else f"{value * 100:.0f}"
+    shown = f"{value * 100:.1f}" if 0 < abs(value) < 0.0995 else f"{value * 100:.0f}"
     return f"{shown}%".replace("-", MINUS_SIGN)
 
 

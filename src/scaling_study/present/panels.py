@@ -197,6 +197,28 @@ def apart(places: Sequence[float], gap: float) -> list[float]:
     return [moved[index] - excess for index in range(len(places))]
 
 
+def name_beside(text: str, at: tuple[float, float], marked: Sequence[tuple[float, float]], box: Box) -> alt.Chart:
+    """A short name beside a mark, on the first side where it stays in the panel and covers no other mark.
+
+    Args:
+        at: the mark, in points from the panel's upper left corner.
+        marked: every mark of the panel, likewise.
+    """
+    wide, high = len(text) * NOTE_SIZE * 0.45, NOTE_SIZE
+    sides = {(5, 0): "left", (-5, 0): "right", (0, -high): "center", (0, high + 1): "center"}
+    for (dx, dy), align in sides.items():
+        middle = at[0] + dx + {"left": wide / 2, "right": -wide / 2, "center": 0}[align]
+        inside = wide / 2 <= middle <= box.width - wide / 2 and high <= at[1] + dy <= box.height - high / 2
+        covered = any(
+            abs(x - middle) < wide / 2 + 3 and abs(y - at[1] - dy) < high / 2 + 3 for x, y in marked if (x, y) != at
+        )
+        if inside and not covered:
+            break
+    else:
+        (dx, dy), align = (5, 0), "left"
+    return words(text, (round(at[0] + dx, 2), round(at[1] + dy, 2)), align=align)
+
+
 def panel(layers: Sequence[alt.Chart], title: str, box: Box) -> alt.LayerChart:
     """Layers as one panel; its title is a text, since Vega puts a title above the labels of the axis, unevenly."""
     heading = words(title, (0, -7), color=theme.INK, fontSize=theme.PANEL_TITLE_SIZE, fontWeight=600, baseline="bottom")

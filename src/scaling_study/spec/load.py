@@ -26,6 +26,10 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[Any] = set()
         for key_node, _ in node.value:
+            if key_node.tag == "tag:yaml.org,2002:merge":
+                continue
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise yaml.constructor.ConstructorError(None, None, "found unhashable key", key_node.start_mark)
             key = self.construct_object(key_node, deep=deep)
             if key in seen:
                 raise yaml.constructor.ConstructorError(
@@ -94,12 +98,26 @@ class Config:
     def _read(self, path: Path, kind: type[T]) -> T:
         content = read_yaml(path)
         if kind is Hardware and "based_on" in content:
-            base = read_yaml(path.with_name(f"{content.pop('based_on')}.yaml"))
-            content = {**base, **content, "sources": {**base.get("sources", {}), **content.get("sources", {})}}
+            content = self._inherit(path, content)
         try:
             return msgspec.convert({"name": path.stem, **content}, kind, strict=True)
         except msgspec.ValidationError as error:
             raise explain_validation_error(error, str(path)) from error
+
+    def _inherit(self, path: Path, content: dict[str, Any]) -> dict[str, Any]:
+        """A variant over what it is based on; its sources are added to the base's."""
+        name, known = content.pop("based_on"), self._names("hardware")
+        if name not in known:
+            raise UserError(
+                f"based_on names {name!r}, which is no hardware",
+                where=str(path),
+                remedy=f"Known: {', '.join(known)}.",
+            )
+        base = read_yaml(self._path("hardware", name))
+        sources = [base.get("sources", {}), content.get("sources", {})]
+        if not all(isinstance(part, dict) for part in sources):
+            raise UserError("sources must be a mapping of keys to texts", where=str(path), remedy="Mend the value.")
+        return {**base, **content, "sources": {**sources[0], **sources[1]}}
 
 
 def read_yaml(path: Path) -> dict[str, Any]:

@@ -8,6 +8,7 @@ into fields or tests: `local_batch` (effective: global batch / GPUs), `gpus`, `m
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, TypeVar
 
@@ -23,6 +24,7 @@ from scaling_study.spec.runs import CollectiveRun, Run, TrainingRun, run_id, vio
 SweepKind = Annotated[str, Meta(pattern="^(training|collective)$")]
 Status = Annotated[str, Meta(pattern="^(ready|planned)$")]
 Points = dict[str, list[Any]]
+_COUNTS = ("nodes", "dp", "tp", "pp", "gpus", "model_parallel", "local_batch", "global_batch")
 T = TypeVar("T")
 
 
@@ -112,9 +114,9 @@ def _points(sweep: Sweep, base: Mapping[str, Any], where: str) -> Iterator[dict[
     lengths = {name: len(values) for name, values in sweep.zip.items()}
     if len(set(lengths.values())) > 1:
         raise UserError(f"the lists of zip differ in length ({lengths})", where=where, remedy="Give one value each.")
-    zipped = [dict(zip(sweep.zip, values, strict=True)) for values in zip(*sweep.zip.values(), strict=True)] or [{}]
+    zipped = [dict(zip(sweep.zip, values, strict=True)) for values in zip(*sweep.zip.values(), strict=True)]
     product = [dict(zip(sweep.product, values, strict=True)) for values in itertools.product(*sweep.product.values())]
-    for together, combination in itertools.product(zipped, product):
+    for together, combination in itertools.product(zipped if sweep.zip else [{}], product):
         yield {**base, **sweep.base, **together, **combination}
 
 
@@ -123,7 +125,7 @@ def _run(point: dict[str, Any], sweep: Sweep, catalogue: Catalogue, where: str) 
     if sweep.kind == "collective":
         return None if _excluded(point, sweep, where) else _convert(point, CollectiveRun, where)
     model = _lookup(catalogue.models, point.get("model"), "model", where)
-    fields, broken = _derive(point, hardware)
+    fields, broken = _derive(point, hardware, where)
     if _excluded(fields, sweep, where):
         return None
     names = {"gpus", "model_parallel", "local_batch"}
@@ -142,8 +144,10 @@ def _run(point: dict[str, Any], sweep: Sweep, catalogue: Catalogue, where: str) 
     )
 
 
-def _derive(point: dict[str, Any], hardware: Hardware) -> tuple[dict[str, Any], list[str]]:
+def _derive(point: dict[str, Any], hardware: Hardware, where: str) -> tuple[dict[str, Any], list[str]]:
     """The point with what follows from it: GPUs, dp, total model parallelism, batches."""
+    for name in _COUNTS:
+        _check_count(name, point.get(name, 1), where)
     fields = dict(point)
     broken: list[str] = []
     fields["gpus"] = gpus = point.get("nodes", 1) * hardware.gpus_per_node
@@ -154,7 +158,25 @@ def _derive(point: dict[str, Any], hardware: Hardware) -> tuple[dict[str, Any], 
         fields["dp"] = max(1, gpus // degree)
     if "local_batch" in fields and "global_batch" not in fields:
         fields["global_batch"] = fields["local_batch"] * gpus
+    _check_agreement("gpus", point, gpus, where)
+    _check_agreement("model_parallel", point, degree, where)
+    _check_agreement("local_batch", point, fields.get("global_batch", 0) / gpus, where)
     return fields, broken
+
+
+def _check_count(name: str, value: Any, where: str) -> None:
+    if type(value) is not int or value < 1:
+        raise UserError(f"{name} must be a whole number above 0, not {value!r}", where=where, remedy="Mend the value.")
+
+
+def _check_agreement(name: str, point: Mapping[str, Any], follows: float, where: str) -> None:
+    """A name that follows from others may be written, but not against them."""
+    if name in point and point[name] != follows:
+        raise UserError(
+            f"{name} ({point[name]}) is given, {follows:g} follows from the other values",
+            where=where,
+            remedy="Give one or the other.",
+        )
 
 
 def _excluded(fields: Mapping[str, Any], sweep: Sweep, where: str) -> bool:
@@ -178,12 +200,18 @@ def _holds(fields: Mapping[str, Any], name: str, condition: Any, where: str) -> 
             raise UserError(
                 f"a condition on {name!r} has {sorted(unknown) or 'nothing'}", where=where, remedy="Use above or below."
             )
-        return bool(condition.get("above", value - 1) < value < condition.get("below", value + 1))
+        if not all(isinstance(number, int | float) for number in (value, *condition.values())):
+            raise UserError(
+                f"above and below compare numbers, here {name!r} is {value!r} and the condition {condition}",
+                where=where,
+                remedy="Use a value or a list of values.",
+            )
+        return bool(condition.get("above", -math.inf) < value < condition.get("below", math.inf))
     return bool(value in condition) if isinstance(condition, list) else bool(value == condition)
 
 
 def _lookup(known: Mapping[str, T], name: Any, what: str, where: str) -> T:
-    if name in known:
+    if isinstance(name, str) and name in known:
         return known[name]
     raise UserError(
         f"unknown {what} {name!r}" if name else f"a point names no {what}",

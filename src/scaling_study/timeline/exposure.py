@@ -73,6 +73,8 @@ def exposure(spans: pl.DataFrame) -> dict[int, Exposure]:
         *(length.filter(pl.col(name) > 0).sum().alias(name) for name in active),
         *(length.filter((pl.col(name) > 0) & idle).sum().alias(f"exposed_{name}") for name in active[1:]),
     )
+    ranks = spans.select(pl.col("rank").unique(maintain_order=True))  # one whose spans all have no length has no piece
+    totals = ranks.join(totals, on="rank", how="left").fill_null(0)
     return {row["rank"]: _exposure(row, axes) for row in totals.iter_rows(named=True)}
 
 

@@ -10,6 +10,8 @@ pipeline's.
 from __future__ import annotations
 
 import gzip
+import zlib
+from decimal import Decimal
 from pathlib import Path
 
 import msgspec
@@ -30,8 +32,8 @@ class _Event(msgspec.Struct):
     name: str = ""
     ph: str = ""
     cat: str = ""
-    ts: float = 0.0
-    dur: float = 0.0
+    ts: Decimal = Decimal(0)  # microseconds since the base, up to three months: a float would lose nanoseconds
+    dur: Decimal = Decimal(0)
     tid: int | str = 0
 
 
@@ -92,7 +94,7 @@ def _load(path: Path) -> tuple[pl.DataFrame, int]:
         if path.suffix == ".gz":
             content = gzip.decompress(content)
         trace = msgspec.json.decode(content, type=_Trace)
-    except (msgspec.DecodeError, gzip.BadGzipFile, EOFError) as error:
+    except (msgspec.DecodeError, gzip.BadGzipFile, zlib.error, EOFError) as error:
         raise UserError(f"not a Kineto trace: {error}", where=str(path), remedy="Measure the run again.") from error
     except OSError as error:
         raise explain_os_error(error, where=str(path)) from error

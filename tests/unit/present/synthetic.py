@@ -81,6 +81,7 @@ def _with_rates(row: dict[str, Any]) -> dict[str, Any]:
         "communication_s": seconds * 0.3,
         "exposed_communication_s": seconds * 0.2,
         "peak_memory_gib": 0.3,
+        "profiler_overhead": 0.07,
     }
     row |= {name: value for name, value in derived.items() if row[name] is None}
     row["exposed_fraction"] = row["exposed_communication_s"] / seconds
@@ -100,6 +101,7 @@ def mini_row(**fields: Any) -> dict[str, Any]:
         "host_cores": 2,
         "hosts": "node-a",
         "backend": "gloo",
+        "threads_per_rank": 1,
         "data_source": "generated",
         "torch_version": "2.13.0",
         "python_version": "3.11.2",

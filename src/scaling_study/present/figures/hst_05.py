@@ -79,13 +79,14 @@ def _landmarks(frame: pl.DataFrame, x: Axis, y: Axis, box: panels.Box) -> list[a
     fastest = own.sort(y.column, "run_id", descending=[True, False]).head(1)
     alone = own.filter((pl.col("tp") == 1) & (pl.col("pp") == 1))
     named = pl.concat([fastest, alone]).unique(["tp", "pp"], maintain_order=True)
-    layers = []
-    for row in named.iter_rows(named=True):
-        across, up = x.span.fraction(row[x.column]), y.span.fraction(row[y.column])
-        left = across > 0.8
-        place = (round(across * box.width + (-5 if left else 5), 2), round((1 - up) * box.height, 2))
-        layers.append(panels.words(_name(row["tp"], row["pp"]), place, align="right" if left else "left"))
-    return layers
+    points = {
+        row["run_id"]: (x.span.fraction(row[x.column]) * box.width, (1 - y.span.fraction(row[y.column])) * box.height)
+        for row in known.iter_rows(named=True)
+    }
+    return [
+        panels.name_beside(_name(row["tp"], row["pp"]), points[row["run_id"]], list(points.values()), box)
+        for row in named.iter_rows(named=True)
+    ]
 
 
 def _baseline(frame: pl.DataFrame, metric: str) -> list[float]:

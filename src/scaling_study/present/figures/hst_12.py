@@ -13,7 +13,7 @@ from scaling_study.present.theme import BLUE, COLUMN_WIDTH
 TITLE = "Memory and the data-parallel size"
 CLAIMS = ("memory-sharding",)
 SERIES = ("model", "hardware", "tp", "pp", "sequence_length")
-BOX = panels.Box(202, 96)
+BOX = panels.Box(202, 84)
 NOTE = "Peak of the fullest rank; grey: a perfect split, in inverse proportion to the size."
 
 

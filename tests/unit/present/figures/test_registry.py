@@ -1,0 +1,75 @@
+"""Figures are found by id, filtered by hardware, and draw what a study asks for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scaling_study.errors import UserError
+from scaling_study.present.figures import MODULES, base_id, draw_figure, figure_module
+from scaling_study.present.render import specification
+from scaling_study.spec import Config, FigureRequest, Study, Sweep
+from tests.unit.present import synthetic as made
+
+HARDWARE = Config(Path(__file__).parents[4] / "config").catalogue.hardware
+STUDY = Study(
+    name="paper",
+    title="t",
+    platform="p",
+    sweeps={"model_parallel": Sweep(title="All layouts")},
+    figures={
+        "hst-06a": FigureRequest(sweep="model_parallel", hardware="a100"),
+        "other": FigureRequest(sweep="model_parallel", draw="hst-05"),
+        "hst-99": FigureRequest(sweep="model_parallel"),
+    },
+)
+
+
+def test_every_registered_module_draws_and_names_claims() -> None:
+    for name in MODULES:
+        module = figure_module(name)
+        assert callable(module.draw)
+        assert module.CLAIMS
+
+
+def test_the_base_of_an_id() -> None:
+    assert [base_id(name) for name in ("hst-06", "hst-06a", "hst-05", "x")] == ["hst-06", "hst-06", "hst-05", ""]
+
+
+def test_a_figure_reads_one_hardware_if_the_study_says_so() -> None:
+    frame = made.paper_model_parallel("predicted", hardware=("a100", "h100"))
+    said = specification(draw_figure(STUDY, "hst-06a", frame, HARDWARE))
+    assert {run["run_id"].split("_")[1] for run in said["usermeta"]["runs"]} == {"a100"}
+    assert any("A100" in line for line in said["title"]["subtitle"])
+    assert said["usermeta"]["figure"] == "hst-06a"
+
+
+def test_a_figure_may_be_drawn_by_another_module() -> None:
+    assert (
+        "Layouts"
+        in specification(draw_figure(STUDY, "other", made.paper_model_parallel(), HARDWARE))["title"]["text"][0]
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "message"), [("hst-98", "there is no figure"), ("hst-99", "no module draws 'hst-99'")]
+)
+def test_unknown_figures_are_errors(name: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        draw_figure(STUDY, name, made.paper_model_parallel(), HARDWARE)
+
+
+def test_nothing_to_draw_is_an_error() -> None:
+    with pytest.raises(UserError, match="no record to draw"):
+        draw_figure(STUDY, "hst-06a", made.mini_model_parallel(), HARDWARE)
+
+
+def test_naming_figures_imports_nothing_heavy() -> None:
+    code = (
+        "import sys, scaling_study.present, scaling_study.present.figures\n"
+        "print([m for m in ('altair', 'vl_convert', 'typst', 'torch') if m in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

@@ -1,0 +1,91 @@
+"""The paper builds from records and figures, and refuses to build where a number or a figure is missing."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from scaling_study.errors import UserError
+from scaling_study.present import numbers as numbers_module
+from scaling_study.present.paper import build_paper, explain_typst_error
+from scaling_study.spec import Config
+from tests.unit.present import synthetic as made
+
+ROOT = Path(__file__).parents[3]
+STUDY = Config(ROOT / "config").study("mini")
+FRAMES = {"data_parallel": made.mini_data_parallel(), "model_parallel": made.mini_model_parallel()}
+DRAWING = (
+    '<svg xmlns="http://www.w3.org/2000/svg" width="40" height="20"><text font-family="Source Sans Pro">a</text></svg>'
+)
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Path:
+    """The paper's sources with stand-ins for its figures."""
+    folder = tmp_path / "paper"
+    folder.mkdir()
+    for path in (ROOT / "paper").iterdir():
+        if path.suffix in (".typ", ".yml"):
+            shutil.copy(path, folder)
+    (tmp_path / "figures").mkdir()
+    for name in STUDY.figures:
+        (tmp_path / "figures" / f"{name}.svg").write_text(DRAWING, encoding="utf-8")
+    return folder
+
+
+def build(sources: Path, frames: dict = FRAMES) -> Path:
+    return build_paper(STUDY, frames, sources.parent / "figures", sources, sources / "paper.pdf")
+
+
+def test_the_paper_builds_with_numbers_and_table(sources: Path) -> None:
+    assert build(sources).read_bytes().startswith(b"%PDF")
+    assert sorted(path.name for path in (sources / "build").iterdir()) == ["layouts-table.csv", "numbers.json"]
+
+
+def test_the_text_uses_only_numbers_that_exist() -> None:
+    used = set(re.findall(r'[Nn]um\("([^"]+)"\)', (ROOT / "paper" / "paper.typ").read_text(encoding="utf-8")))
+    assert len(used) > 40
+    assert used <= set(numbers_module.paper_numbers(STUDY, FRAMES))
+
+
+def test_a_number_that_is_missing_stops_the_build(sources: Path) -> None:
+    text = (sources / "paper.typ").read_text(encoding="utf-8")
+    lines = [*text.splitlines(), '#num("dp.no_such_number")']
+    (sources / "paper.typ").write_text("\n".join(lines), encoding="utf-8")
+    with pytest.raises(UserError) as error:
+        build(sources)
+    assert "'dp.no_such_number'" in error.value.what
+    assert error.value.where == f"{sources / 'paper.typ'}, line {len(lines)}"
+    assert not (sources / "paper.pdf").exists()
+
+
+def test_records_that_lack_a_number_stop_the_build(sources: Path) -> None:
+    frames = {**FRAMES, "data_parallel": FRAMES["data_parallel"].head(1)}
+    with pytest.raises(UserError, match=r"paper.typ, line \d+: the text uses the number 'dp\."):
+        build(sources, frames)
+
+
+def test_a_font_that_is_not_shipped_stops_the_build(sources: Path) -> None:
+    template = sources / "template.typ"
+    template.write_text(template.read_text(encoding="utf-8").replace('"Libertinus Serif"', '"No Such Serif"'))
+    with pytest.raises(UserError, match="unknown font family: no such serif"):
+        build(sources)
+
+
+def test_a_missing_figure_is_named(sources: Path) -> None:
+    (sources.parent / "figures" / "hst-05.svg").unlink()
+    with pytest.raises(UserError, match=r"hst-05.svg: the figure is missing"):
+        build(sources)
+
+
+def test_a_sweep_without_records_is_named(sources: Path) -> None:
+    with pytest.raises(UserError, match="needs records of the sweep 'model_parallel'"):
+        build(sources, {"data_parallel": FRAMES["data_parallel"]})
+
+
+def test_other_errors_keep_their_message() -> None:
+    error = explain_typst_error("unknown variable: x", "error: ...\n  ┌─ paper/paper.typ:7:3\n", Path("paper"))
+    assert str(error) == "paper/paper.typ, line 7: the paper does not compile: unknown variable: x. Mend the source."

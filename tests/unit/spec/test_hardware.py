@@ -1,0 +1,118 @@
+"""Hardware files: every number has a source, and those of the paper's Table 1 agree with it."""
+
+import pytest
+import yaml
+
+from scaling_study.errors import UserError
+from scaling_study.spec import Config, Precision, Sourced
+from scaling_study.spec.hardware import Hardware
+from tests.unit.samples import CONFIG, ROOT
+
+HARDWARE = CONFIG.catalogue.hardware
+FILES = sorted((ROOT / "config" / "hardware").glob("*.yaml"))
+
+#: HST Table 1: peak (V100: its fp16 figure stands in the bf16 row), memory GB/s, NVLink GB/s, network GB/s a node.
+TABLE_1 = {
+    "v100": (Precision.FP16, 125, 900, 300, 100),
+    "a100": (Precision.BF16, 312, 2000, 600, 200),
+    "h100": (Precision.BF16, 990, 3350, 900, 400),
+}
+
+
+def _numbers(hardware):
+    fields = [getattr(hardware, name) for name in hardware.__struct_fields__]
+    return [*hardware.peak_tflops.values(), *(value for value in fields if isinstance(value, Sourced))]
+
+
+@pytest.mark.parametrize("hardware", HARDWARE.values(), ids=list(HARDWARE))
+def test_every_number_has_a_source_that_says_something(hardware):
+    for number in _numbers(hardware):
+        assert len(hardware.sources[number.source]) > 10
+    used = {number.source for number in _numbers(hardware)}
+    inherited = set(HARDWARE["h100"].sources)
+    assert set(hardware.sources) - used <= inherited
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_no_number_stands_in_a_file_without_a_source(path):
+    plain = {key for key, value in yaml.safe_load(path.read_text()).items() if isinstance(value, int | float)}
+    assert plain <= {"gpus_per_node"}
+
+
+@pytest.mark.parametrize("name", TABLE_1)
+def test_table_1_of_the_paper(name):
+    precision, *printed = TABLE_1[name]
+    hardware = HARDWARE[name]
+    ours = [
+        hardware.peak_tflops[precision].value,
+        hardware.memory_gb_per_s.value,
+        hardware.intra_node_gb_per_s.value,
+        hardware.inter_node_gb_per_s.value,
+    ]
+    assert ours == pytest.approx(printed, rel=0.02)  # the paper rounds 2,039 GB/s to 2 TB/s and 989.4 TFLOPS to 990
+    assert hardware.gpus_per_node == 8
+
+
+def test_v100_has_no_bfloat16_and_a_cpu_has_no_peak():
+    assert set(HARDWARE["v100"].peak_tflops) == {Precision.FP16}
+    assert HARDWARE["cpu"].peak_tflops == {}
+    assert HARDWARE["cpu"].memory_gib is None
+
+
+@pytest.mark.parametrize(
+    ("name", "gpus", "network"), [("h100-ib100", 8, 100), ("h100-ib200", 8, 200), ("h100-nvl72", 72, 3600)]
+)
+def test_variants_differ_from_what_they_are_based_on_only_where_they_say(name, gpus, network):
+    variant, base = HARDWARE[name], HARDWARE["h100"]
+    assert (variant.gpus_per_node, variant.inter_node_gb_per_s.value) == (gpus, network)
+    assert variant.peak_tflops == base.peak_tflops
+    assert variant.power_limit_w == base.power_limit_w
+    assert variant.memory_gb_per_s == base.memory_gb_per_s
+    assert variant.assumptions
+
+
+def test_a_number_without_its_source_is_refused():
+    with pytest.raises(ValueError, match="source 'elsewhere' is not among the keys of `sources`"):
+        Hardware(name="x", title="x", gpus_per_node=1, memory_gib=Sourced(1, "elsewhere"), sources={"here": "x"})
+
+
+def test_a_peak_without_its_source_is_refused():
+    with pytest.raises(ValueError, match="source 'elsewhere' is not among"):
+        Hardware(name="x", title="x", gpus_per_node=1, peak_tflops={Precision.BF16: Sourced(1, "elsewhere")})
+
+
+def _write(folder, **files):
+    (folder / "hardware").mkdir()
+    for name, content in files.items():
+        (folder / "hardware" / f"{name}.yaml").write_text(content)
+    return Config(folder)
+
+
+BASE = "{title: base, gpus_per_node: 8, memory_gib: {value: 80, source: a}, sources: {a: data sheet}}"
+
+
+def test_based_on_overrides_and_adds_sources(tmp_path):
+    variant = "{based_on: base, title: variant, memory_gb_per_s: {value: 5, source: b}, sources: {b: other sheet}}"
+    found = _write(tmp_path, base=BASE, variant=variant).catalogue.hardware["variant"]
+    assert (found.name, found.title, found.gpus_per_node) == ("variant", "variant", 8)
+    assert found.memory_gib == Sourced(80, "a")
+    assert found.sources == {"a": "data sheet", "b": "other sheet"}
+
+
+@pytest.mark.parametrize(
+    ("variant", "where", "what"),
+    [
+        ("{based_on: bass}", "variant.yaml", "based_on names 'bass', which is no hardware. Known: base, variant."),
+        ("{based_on: base, memory_gib: {value: 1, source: z}}", "variant.yaml", "source 'z' is not among the keys"),
+        ("{based_on: base, memory_gib: {value: 0, source: a}}", "variant.yaml, at memory_gib.value", "expected `float`"),
+        ("{based_on: base, sources: [a]}", "variant.yaml", "sources"),
+        ("{based_on: base, sources: null}", "variant.yaml", "sources"),
+        ("{based_on: [base]}", "variant.yaml", "based_on"),
+        ("{based_on: base, peak_tflops: {int3: {value: 1, source: a}}}", "variant.yaml", "'int3'"),
+    ],
+)
+def test_a_bad_variant_is_refused(variant, where, what, tmp_path):
+    with pytest.raises(UserError) as caught:
+        _ = _write(tmp_path, base=BASE, variant=variant).catalogue
+    assert where in caught.value.where
+    assert what in str(caught.value)

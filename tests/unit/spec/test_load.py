@@ -1,0 +1,152 @@
+"""Every mistake in a configuration file is one sentence: which file, which key or line, what to do."""
+
+import re
+
+import pytest
+
+from scaling_study.errors import UserError
+from scaling_study.spec import Config, DataSource, Executor
+from scaling_study.spec.load import read_yaml
+from tests.unit.samples import CONFIG, ROOT
+
+STUDY = """
+title: a study
+platform: here
+base: {model: m}
+sweeps:
+  one:
+    title: one sweep
+    product: {nodes: [1, 2]}
+"""
+
+
+def _config(folder, kind, name, content):
+    (folder / kind).mkdir(exist_ok=True)
+    (folder / kind / f"{name}.yaml").write_bytes(content.encode() if isinstance(content, str) else content)
+    return Config(folder)
+
+
+def _complaint(folder, content, kind="studies"):
+    read = {"studies": Config.study, "platforms": Config.platform, "data": Config.dataset}[kind]
+    with pytest.raises(UserError) as caught:
+        read(_config(folder, kind, "it", content), "it")
+    message = str(caught.value)
+    assert str(folder / kind / "it.yaml") in message
+    assert caught.value.remedy
+    assert "\n" not in message
+    return message.replace(str(folder), "")
+
+
+@pytest.mark.parametrize("name", ["paper", "mini"])
+def test_the_studies_of_the_project_are_valid(name):
+    study = CONFIG.study(name)
+    assert study.name == name
+    assert study.sweeps
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "config" / "data").glob("*.yaml")), ids=lambda path: path.stem)
+def test_the_data_sets_of_the_project_are_valid(path):
+    dataset = CONFIG.dataset(path.stem)
+    assert dataset.name == path.stem
+    assert dataset.source in DataSource
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "config" / "platforms").glob("*.yaml")), ids=lambda path: path.stem)
+def test_the_platforms_of_the_project_are_valid(path):
+    assert CONFIG.platform(path.stem).executor in Executor
+
+
+def test_a_name_is_that_of_the_file(tmp_path):
+    assert _config(tmp_path, "studies", "it", STUDY).study("it").name == "it"
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (STUDY.replace("product", "prodcut"), "at sweeps.*: unknown key 'prodcut'. Did you mean 'product'?"),
+        (STUDY.replace("platform", "plaform"), "unknown key 'plaform'. Did you mean 'platform'?"),
+        (STUDY + "zzz: 1\n", "unknown key 'zzz'. Remove it."),
+        (STUDY.replace("a study", "[a, study]"), "at title: expected `str`, got `array`"),
+        (STUDY.replace("{nodes: [1, 2]}", "{nodes: 2}"), "at sweeps.*.product.*: expected `array`, got `int`"),
+        (STUDY.replace("platform: here\n", ""), "missing required field `platform`"),
+        (STUDY + "figures: {f: {sweep: two}}\n", "'f' draws the sweep 'two', which the study does not have"),
+        (STUDY + "    kind: trainign\n", "at sweeps.*.kind: expected `str` matching regex"),
+        (STUDY + "    status: done\n", "at sweeps.*.status: expected `str` matching regex"),
+        (STUDY + "title: again\n", "line 9: not valid YAML: the key 'title' is given twice"),
+        (STUDY + "    title: again\n", "line 9: not valid YAML: the key 'title' is given twice"),
+        (STUDY + "    zip: {a: [1}\n", "line 9: not valid YAML: "),
+        (STUDY + "\ttitle: tab\n", "line 9: not valid YAML: "),
+        (STUDY + "[a, b]: c\n", "line 9: not valid YAML: found unhashable key"),
+        (STUDY + "1: c\n", "expected `str`"),
+        ("- a\n- b\n", "the file must hold a mapping of keys to values"),
+        ("just text\n", "the file must hold a mapping of keys to values"),
+        ("", "the file must hold a mapping of keys to values"),
+        (b"title: \xff\xfe\n", "not valid YAML: "),
+        ("title: a\0b\n", "not valid YAML: "),
+        ("title: !!python/object/apply:os.getcwd []\n", "line 1: not valid YAML: could not determine a constructor"),
+    ],
+)
+def test_a_mistake_in_a_study_is_named(content, what, tmp_path):
+    assert what in _complaint(tmp_path, content)
+
+
+def test_keys_may_be_merged_from_an_anchor(tmp_path):
+    path = tmp_path / "it.yaml"
+    path.write_text("a: &a {x: 1, y: 2}\nb: {<<: *a, y: 3}\n")
+    assert read_yaml(path) == {"a": {"x": 1, "y": 2}, "b": {"x": 1, "y": 3}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "what"),
+    [
+        ("platforms", "{title: t, executor: remote, hardware: cpu}", "at executor: invalid enum value 'remote'"),
+        ("platforms", "{title: t, executor: local, hardware: cpu, run_limit_s: 0}", "at run_limit_s: expected `float`"),
+        ("platforms", "{title: t, executor: local, hardware: cpu, runlimit_s: 1}", "Did you mean 'run_limit_s'?"),
+        ("platforms", "{title: t, executor: local, hardware: q100}", "unknown hardware 'q100'. Known: "),
+        ("data", "{title: t, source: found}", "at source: invalid enum value 'found'"),
+        ("data", "{title: t, source: generated, vocabulary: 100}", "at vocabulary: expected `int`"),
+        ("data", "{title: t, source: generated, vocabulary: 70000}", "at vocabulary: expected `int`"),
+        ("data", "{title: t, source: generated, documents: many}", "at documents: expected `int`, got `str`"),
+        ("data", "{title: t, source: generated, documents: '5'}", "at documents: expected `int`, got `str`"),
+    ],
+)
+def test_a_mistake_in_a_platform_or_a_data_set_is_named(kind, content, what, tmp_path):
+    assert what in _complaint(tmp_path, content, kind)
+
+
+@pytest.mark.parametrize(
+    ("read", "name", "message"),
+    [
+        (Config.study, "papr", r"config/studies: there is no papr\.yaml\. Did you mean 'paper'\? Known: mini, paper\."),
+        (Config.platform, "locl", r"config/platforms: there is no locl\.yaml\. Did you mean 'local'\? Known: .*local.*\."),
+        (Config.dataset, "x", r"config/data: there is no x\.yaml\. Known: generated, wikipedia-stackexchange\."),
+        (Config.study, "../studies/paper", r"there is no paper\.yaml\. .*Known: mini, paper\."),
+    ],
+)
+def test_an_unknown_name_lists_what_there_is(read, name, message):
+    with pytest.raises(UserError) as caught:
+        read(CONFIG, name)
+    assert re.search(message, str(caught.value))
+
+
+def test_a_missing_folder_has_nothing(tmp_path):
+    with pytest.raises(UserError, match=r"studies: there is no paper\.yaml\. Known: none\."):
+        Config(tmp_path / "nowhere").study("paper")
+
+
+def test_a_missing_file_and_a_folder_in_its_place_are_said(tmp_path):
+    with pytest.raises(UserError, match=r"gone\.yaml: no such file or folder"):
+        read_yaml(tmp_path / "gone.yaml")
+    (tmp_path / "it.yaml").mkdir()
+    with pytest.raises(UserError, match=r"it\.yaml: it is a folder, a file is needed"):
+        read_yaml(tmp_path / "it.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("on", True), ("'off'", "off"), ("3e-4", "3e-4"), ("3.0e-4", 3e-4), ("0x10", 16), ("1_000", 1000), ("~", None)],
+)
+def test_values_are_those_of_yaml_1_1(text, value, tmp_path):
+    path = tmp_path / "it.yaml"
+    path.write_text(f"key: {text}\n")
+    assert read_yaml(path) == {"key": value}

@@ -1,0 +1,158 @@
+"""The workflow on the scenario study: what reruns, what does not, and that cached and fresh records never mix."""
+
+import json
+import shutil
+import subprocess
+import time
+
+import pytest
+
+from tests.workflow.conftest import BIN, Checkout
+
+FIGURE = "figures/scenario/hst-04"
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    """A checkout whose study is measured and promoted; tests copy it."""
+    folder = tmp_path_factory.mktemp("measured") / "checkout"
+    folder.mkdir()
+    checkout = Checkout(folder.resolve())
+    end = checkout.run()
+    assert end.returncode == 0, end.stderr
+    promoted = run_verb(checkout, "promote", "scenario", "--platform", "local")
+    assert promoted.returncode == 0, promoted.stderr
+    return checkout
+
+
+@pytest.fixture
+def copy(measured, tmp_path):
+    """The measured checkout, copied with its modification times."""
+    copied = Checkout.__new__(Checkout)
+    copied.folder, copied.environment = (tmp_path / "copy").resolve(), measured.environment
+    shutil.copytree(measured.folder, copied.folder)
+    return copied
+
+
+def run_verb(checkout, *arguments):
+    command = [str(BIN / "scaling-study"), *arguments]
+    return subprocess.run(
+        command, cwd=checkout.folder, env=checkout.environment, capture_output=True, text=True, check=False
+    )
+
+
+def attempts(checkout):
+    folders = (checkout.folder / "results/store/local").glob("*/attempts/[0-9]*")
+    return sorted(str(folder.relative_to(checkout.folder)) for folder in folders)
+
+
+def test_everything_is_there_and_measured(measured):
+    assert len(attempts(measured)) == 3
+    shared = set(measured.run_ids("data_parallel")) & set(measured.run_ids("tensor_parallel"))
+    assert len(shared) == 1
+    drawn = json.loads((measured.folder / f"{FIGURE}.vl.json").read_text())
+    assert sorted(drawn["usermeta"]["run_ids"]) == sorted(measured.run_ids("data_parallel"))
+    for suffix in ("svg", "png"):
+        assert (measured.folder / f"{FIGURE}.{suffix}").stat().st_size > 5000
+    assert (measured.folder / "figures/scenario/layouts-table.csv").read_text().count("\n") == 3
+
+
+def test_nothing_to_do_is_quick_and_does_nothing(copy):
+    start_s = time.monotonic()
+    end = copy.run()
+    assert time.monotonic() - start_s < 5
+    assert end.returncode == 0
+    assert "Nothing to be done" in end.stdout + end.stderr
+
+
+def test_cosmetic_edits_measure_nothing(copy):
+    study = copy.folder / "config/studies/scenario.yaml"
+    text = study.read_text()
+    study.write_text(
+        "# a comment\n\n"
+        + text.replace("nodes: [1, 2]", "nodes:   [ 1,2 ]").replace("micro_batch: 2", "micro_batch:  2")
+    )
+    rules = copy.folder / "workflow/rules/measure.smk"
+    rules.write_text("# a comment\n" + rules.read_text())
+    before = attempts(copy)
+    end = copy.run()
+    assert end.returncode == 0, end.stderr
+    assert attempts(copy) == before
+
+
+def test_a_lost_record_file_is_gathered_without_measuring(copy):
+    path = copy.folder / "results/scenario/local/data_parallel.parquet"
+    content = path.read_bytes()
+    path.unlink()
+    before = attempts(copy)
+    assert copy.run().returncode == 0
+    assert attempts(copy) == before
+    assert path.read_bytes() == content
+
+
+def test_a_changed_run_is_measured_and_no_other(copy):
+    study = copy.folder / "config/studies/scenario.yaml"
+    study.write_text(study.read_text().replace("product: {nodes: [1, 2]}", "product: {nodes: [1, 2], repeat: [0, 1]}"))
+    before = set(attempts(copy))
+    end = copy.run()
+    assert end.returncode == 0, end.stderr
+    new = set(attempts(copy)) - before
+    assert {path.split("/")[3] for path in new} == set(copy.run_ids("data_parallel")) - {
+        p.split("/")[3] for p in before
+    }
+    assert len(new) == 2
+
+
+def test_a_damaged_result_is_measured_again(copy):
+    name = copy.run_ids("data_parallel")[0]
+    (copy.store(name) / "result.json").write_text('{"run": ')
+    (copy.folder / "results/scenario/local/data_parallel.parquet").unlink()
+    before = set(attempts(copy))
+    end = copy.run()
+    assert end.returncode == 0, end.stderr
+    assert {path.split("/")[3] for path in set(attempts(copy)) - before} == {name}
+
+
+def test_cached_draws_from_the_cache_alone_and_fresh_draws_again(copy):
+    cached = copy.folder / "results/cached/scenario/local/data_parallel.parquet"
+    assert cached.read_bytes() == (copy.folder / "results/scenario/local/data_parallel.parquet").read_bytes()
+    fresh_figure = (copy.folder / f"{FIGURE}.svg").read_bytes()
+    shutil.copy(copy.folder / "results/cached/scenario/local/tensor_parallel.parquet", cached)  # other records
+    end = copy.run("--", f"{FIGURE}.svg", profile="cached")
+    assert end.returncode == 0, end.stderr
+    assert (copy.folder / f"{FIGURE}.svg").read_bytes() != fresh_figure
+    end = copy.run()
+    assert end.returncode == 0, end.stderr
+    assert (copy.folder / f"{FIGURE}.svg").read_bytes() == fresh_figure
+
+
+def test_the_cached_profile_cannot_measure(copy):
+    shutil.rmtree(copy.folder / "results/cached")
+    end = copy.run("--", "results/scenario/local/data_parallel.parquet", "--forceall", profile="cached")
+    end_figure = copy.run(profile="cached")
+    assert end.returncode != 0 or "Nothing to be done" in end.stdout + end.stderr
+    assert end_figure.returncode != 0
+    assert "results/cached/scenario/local" in end_figure.stderr
+
+
+def test_a_second_workflow_run_is_refused(copy):
+    (copy.folder / "results/scenario/local/data_parallel.parquet").unlink()
+    shutil.rmtree(copy.store(copy.run_ids("data_parallel")[0]))
+    first = copy.start()
+    copy.wait_for(lambda: any(copy.store(copy.run_ids("data_parallel")[0]).glob("attempts/*")), "the first claim")
+    second = copy.run()
+    assert second.returncode != 0
+    assert "another workflow run is at work" in second.stderr
+    assert first.wait(60) == 0
+
+
+def test_an_unknown_study_or_key_is_one_clear_message(copy):
+    end = copy.run(studies="nowhere")
+    assert end.returncode != 0
+    assert "there is no nowhere.yaml" in end.stderr
+    assert "Traceback" not in end.stderr
+    study = copy.folder / "config/studies/scenario.yaml"
+    study.write_text(study.read_text().replace("product:", "produkt:", 1))
+    end = copy.run()
+    assert "unknown key 'produkt'" in end.stderr
+    assert "Did you mean 'product'?" in end.stderr
