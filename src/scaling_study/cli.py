@@ -134,7 +134,8 @@ def figure(config: Config, study_name: str, figure_name: str, record_files: tupl
     from scaling_study.present.render import render
 
     study = config.study(study_name)
-    render(draw_figure(study, figure_name, _read(record_files), config.catalogue.hardware), output, figure_name)
+    records = _read(config, study, study.figure(figure_name).sweep, record_files)
+    render(draw_figure(study, figure_name, records, config.catalogue.hardware), output, figure_name)
 
 
 @cli.command()
@@ -151,7 +152,9 @@ def table(config: Config, study_name: str, table_name: str, record_files: tuple[
     """
     from scaling_study.present.tables import make_table, write_table
 
-    write_table(make_table(config.study(study_name), table_name, _read(record_files)), output, table_name)
+    study = config.study(study_name)
+    records = _read(config, study, study.table(table_name).sweep, record_files)
+    write_table(make_table(study, table_name, records), output, table_name)
 
 
 @cli.command()
@@ -169,18 +172,22 @@ def paper(
     results/cached/mini/local/model_parallel.parquet --figures figures/mini --output paper/paper.pdf
     """
     from scaling_study.present.paper import build_paper
-    from scaling_study.records import read_records
 
-    frames = {path.stem: read_records(path) for path in record_files}
-    build_paper(config.study(study_name), frames, figures_folder, Path("paper"), output)
+    study = config.study(study_name)
+    frames = {path.stem: _read(config, study, path.stem, (path,)) for path in record_files}
+    build_paper(study, frames, figures_folder, Path("paper"), output)
 
 
-def _read(record_files: tuple[Path, ...]) -> pl.DataFrame:
+def _read(config: Config, study: Study, sweep: str, record_files: tuple[Path, ...]) -> pl.DataFrame:
+    """The records of a sweep from its files; refuse those of other runs."""
     import polars as pl
 
-    from scaling_study.records import read_records
+    from scaling_study.records import read_records, require_runs
+    from scaling_study.spec import expand, run_id
 
-    return pl.concat([read_records(path) for path in record_files])
+    frame = pl.concat([read_records(path) for path in record_files])
+    run_ids = [run_id(run) for run in expand(study, sweep, config.catalogue)]
+    return require_runs(frame, run_ids, ", ".join(str(path) for path in record_files))
 
 
 @cli.command()

@@ -15,6 +15,7 @@ from scaling_study.errors import UserError, explain_os_error
 from scaling_study.spec import Config, Study, TrainingRun, expand, run_id
 
 PAPER, PAPER_STUDY = "paper/paper.pdf", "mini"
+SOURCES = ("measure", "cached")
 FIGURE_SUFFIXES = (".svg", ".png", ".vl.json")
 
 
@@ -46,6 +47,14 @@ class Plan:
             unknown = ", ".join(sorted(set(settings) - known))
             raise UserError(
                 f"unknown setting {unknown}", where="--config", remedy=f"Known: {', '.join(sorted(known))}."
+            )
+        if settings.get("source", "measure") not in SOURCES:
+            raise UserError(
+                f"unknown source {settings['source']!r}", where="--config", remedy=f"Known: {', '.join(SOURCES)}."
+            )
+        if ("study" in settings) != ("figure" in settings):
+            raise UserError(
+                "study and figure go together", where="--config", remedy="Give both, or studies for whole studies."
             )
         self.root = root
         self.config = Config(root / settings.get("config_folder", "config"))
@@ -87,14 +96,9 @@ class Plan:
             UserError: the study has no such figure, or there are no records to draw it from.
         """
         study = next(iter(self.studies.values()))
-        if self._figure not in study.figures:
-            known = f"Figures: {', '.join(study.figures) or 'none'}."
-            raise UserError(f"there is no figure {self._figure!r}", where=f"study {study.name}", remedy=known)
-        records = self.root / self.records(study.name, study.figures[self._figure].sweep)
-        if self.cached and not records.exists():
-            raise UserError(
-                "there are no committed records", where=str(records), remedy="Measure and promote the study."
-            )
+        sweep = study.figure(str(self._figure)).sweep
+        if self.cached:
+            self._require([self.records(study.name, sweep)])
         return [f"figures/{study.name}/{self._figure}{suffix}" for suffix in FIGURE_SUFFIXES]
 
     # -- inputs and parameters of rules -------------------------------------------------------------------------
@@ -129,7 +133,21 @@ class Plan:
         """Everything, or the files of the figure that was asked for."""
         if self._figure is not None:
             return self.one_figure()
-        return [*self.figures(), *self.tables(), *([PAPER] if self.has_paper else [])]
+        records = self.all_records()
+        if self.cached:  # Snakemake takes a figure whose records are gone for a file that needs none
+            self._require(records)
+        return [*records, *self.figures(), *self.tables(), *([PAPER] if self.has_paper else [])]
+
+    def all_records(self) -> list[str]:
+        """The record file of every sweep of every study."""
+        return [self.records(study.name, sweep) for study in self.studies.values() for sweep in self.sweeps(study)]
+
+    def _require(self, records: list[str]) -> None:
+        for path in (self.root / record for record in records):
+            if not path.exists():
+                raise UserError(
+                    "there are no committed records", where=str(path), remedy="Measure and promote the study first."
+                )
 
     def data_of_sweep(self, wildcards: Wildcards) -> list[str]:
         """The token files that a sweep reads."""

@@ -28,7 +28,7 @@ def finish_and_check(checkout, kept):
     checkout.wait_until_empty()
     results = checkout.results()
     assert {name: result["started_at"] for name, result in results.items() if name in kept} == kept
-    for sweep in ("data_parallel", "tensor_parallel"):
+    for sweep in ("data_parallel", "pipeline_parallel"):
         records = checkout.records(sweep)
         assert sorted(records["run_id"]) == sorted(checkout.run_ids(sweep))
         assert set(records["outcome"]) == {"ok"}

@@ -5,8 +5,10 @@ import shutil
 import subprocess
 import time
 
+import polars as pl
 import pytest
 
+from scaling_study.records import read_records, write_records
 from tests.workflow.conftest import BIN, Checkout
 
 FIGURE = "figures/scenario/hst-04"
@@ -48,10 +50,11 @@ def attempts(checkout):
 
 def test_everything_is_there_and_measured(measured):
     assert len(attempts(measured)) == 3
-    shared = set(measured.run_ids("data_parallel")) & set(measured.run_ids("tensor_parallel"))
+    shared = set(measured.run_ids("data_parallel")) & set(measured.run_ids("pipeline_parallel"))
     assert len(shared) == 1
     drawn = json.loads((measured.folder / f"{FIGURE}.vl.json").read_text())
-    assert sorted(drawn["usermeta"]["run_ids"]) == sorted(measured.run_ids("data_parallel"))
+    assert sorted(run["run_id"] for run in drawn["usermeta"]["runs"]) == sorted(measured.run_ids("data_parallel"))
+    assert {run["provenance"] for run in drawn["usermeta"]["runs"]} == {"measured"}
     for suffix in ("svg", "png"):
         assert (measured.folder / f"{FIGURE}.{suffix}").stat().st_size > 5000
     assert (measured.folder / "figures/scenario/layouts-table.csv").read_text().count("\n") == 3
@@ -117,7 +120,8 @@ def test_cached_draws_from_the_cache_alone_and_fresh_draws_again(copy):
     cached = copy.folder / "results/cached/scenario/local/data_parallel.parquet"
     assert cached.read_bytes() == (copy.folder / "results/scenario/local/data_parallel.parquet").read_bytes()
     fresh_figure = (copy.folder / f"{FIGURE}.svg").read_bytes()
-    shutil.copy(copy.folder / "results/cached/scenario/local/tensor_parallel.parquet", cached)  # other records
+    slower = read_records(cached).with_columns(pl.col("words_per_second") / 2)
+    write_records(cached, slower.to_dicts())
     end = copy.run("--", f"{FIGURE}.svg", profile="cached")
     assert end.returncode == 0, end.stderr
     assert (copy.folder / f"{FIGURE}.svg").read_bytes() != fresh_figure
@@ -127,12 +131,23 @@ def test_cached_draws_from_the_cache_alone_and_fresh_draws_again(copy):
 
 
 def test_the_cached_profile_cannot_measure(copy):
+    shutil.rmtree(copy.folder / "results/scenario")
+    end = copy.run("--", "results/scenario/local/data_parallel.parquet", profile="cached")
+    assert end.returncode != 0
+    assert "MissingRuleException" in end.stderr
     shutil.rmtree(copy.folder / "results/cached")
-    end = copy.run("--", "results/scenario/local/data_parallel.parquet", "--forceall", profile="cached")
-    end_figure = copy.run(profile="cached")
-    assert end.returncode != 0 or "Nothing to be done" in end.stdout + end.stderr
-    assert end_figure.returncode != 0
-    assert "results/cached/scenario/local" in end_figure.stderr
+    end = copy.run(profile="cached")
+    assert end.returncode != 0
+    assert "there are no committed records" in end.stderr
+    assert "Traceback" not in end.stderr
+
+
+def test_cached_records_of_other_runs_are_refused(copy):
+    study = copy.folder / "config/studies/scenario.yaml"
+    study.write_text(study.read_text().replace("iterations: 200", "iterations: 300"))
+    end = copy.run(profile="cached")
+    assert end.returncode != 0
+    assert "records are of runs that the sweep does not have" in end.stderr
 
 
 def test_a_second_workflow_run_is_refused(copy):

@@ -99,18 +99,27 @@ def _of_runs(frame: pl.DataFrame) -> dict[str, Number]:
         pad.add(column, (text := _listed(frame[column])), text)
     kept = _listed(frame["iterations"] - frame["discard"])
     pad.add("kept", kept, kept)
-    crowded = ok.filter(pl.col("oversubscribed"))
-    pad.add("oversubscribed", crowded.height, f"{crowded.height}", ok)
-    crowds = _listed(crowded["gpus"]) or "no"
-    pad.add("oversubscribed_ranks", crowds, crowds, ok)
+    pad.add("oversubscription", (text := _oversubscription(ok)), text, ok)
     noisiest = _float(ok["iteration_s_cv"].max())
     pad.add("cv_largest", noisiest, _percent(noisiest), ok)
     overhead = _float(ok["profiler_overhead"].median())
-    pad.add("profiler_overhead", overhead, _percent(overhead), ok)
+    pad.add("profiler_overhead", overhead, _longer(overhead), ok)
     for metric in ("mfu", "power_w_per_gpu"):
         reason = why_null(frame, metric)
         pad.add(f"why_no_{metric}", reason or None, reason, ok)
     return pad.numbers
+
+
+def _oversubscription(ok: pl.DataFrame) -> str:
+    """How many of the runs have more ranks than the machine has cores, as a sentence."""
+    crowded = ok.filter(pl.col("oversubscribed"))
+    if crowded.is_empty():
+        return f"None of the {ok.height} runs that ended well has more ranks than the machine has cores."
+    ranks = _listed(crowded["gpus"])
+    return (
+        f"Of the {ok.height} runs that ended well, {crowded.height} have more ranks than the machine has cores "
+        f"(those of {ranks} ranks)."
+    )
 
 
 def _of_scaling(frame: pl.DataFrame) -> dict[str, Number]:
@@ -256,6 +265,11 @@ def _percent(value: float | None) -> str:
         return ""
     shown = f"{value * 100:.1f}" if 0 < abs(value) < 0.0995 else f"{value * 100:.0f}"
     return f"{shown}%".replace("-", MINUS_SIGN)
+
+
+def _longer(value: float | None) -> str:
+    """A relative difference of times: `8.0% longer`."""
+    return "" if value is None else f"{_percent(abs(value))} {'shorter' if value < 0 else 'longer'}"
 
 
 def _milliseconds(value: float | None) -> str:

@@ -169,8 +169,8 @@ def crossed_rows(frame: pl.DataFrame, y: Axis) -> list[alt.Chart]:
 
 def last(frame: pl.DataFrame, x: str, metric: str) -> list[float]:
     """The value farthest along `x`, of the preferred provenance there; none where the metric is not known."""
-    rows = known(frame, metric)
-    return rows.filter(pl.col(x) == rows[x].max()).sort("provenance").head(1)[metric].to_list()
+    rows = known(frame, metric).sort(x, "provenance", descending=[True, False])
+    return rows.head(1)[metric].to_list()
 
 
 def end_labels(ends: Sequence[tuple[str, float, str]], y: Axis, box: Box) -> list[alt.Chart]:

@@ -21,7 +21,7 @@ def best_layouts(records: pl.DataFrame, by: Sequence[str] = LAYOUT) -> pl.DataFr
     group = ["provenance", *(name for name in by if name != "provenance")]
     return (
         records.filter(pl.col("outcome") == Outcome.OK)
-        .sort("words_per_second", "run_id", descending=[True, False])
+        .sort(pl.col("words_per_second").fill_nan(None), "run_id", descending=[True, False], nulls_last=True)
         .unique(group, keep="first", maintain_order=True)
         .sort(*group)
     )

@@ -1,4 +1,7 @@
-"""Record files: parquet with a schema version and a digest of its rows, refused when either does not fit."""
+"""Record files: parquet with a schema version and a digest of its rows, refused when either does not fit.
+
+A seal over the bytes is looked at before a parser is: a damaged parquet file can make polars panic or abort.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,9 @@ import polars as pl
 from scaling_study.errors import UserError, explain_os_error, write_atomically
 from scaling_study.records.schema import SCHEMA, SCHEMA_VERSION
 
+_SEAL = b"sealed-with-sha256-"  # 64 hexadecimal digits follow, in the file's metadata
+_UNSEALED = _SEAL + b"0" * 64
+
 
 def write_records(path: Path, records: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
     """Write records, sorted by run, complete or not at all.
@@ -22,9 +28,10 @@ def write_records(path: Path, records: Iterable[Mapping[str, Any]]) -> pl.DataFr
     """
     frame = pl.DataFrame([dict(record) for record in records], schema=SCHEMA).sort("run_id", "provenance")
     buffer = io.BytesIO()
-    metadata = {"schema_version": str(SCHEMA_VERSION), "digest": digest(frame)}
+    metadata = {"schema_version": str(SCHEMA_VERSION), "digest": digest(frame), "seal": _UNSEALED.decode()}
     frame.write_parquet(buffer, compression="zstd", metadata=metadata)
-    write_atomically(path, buffer.getvalue())
+    content = buffer.getvalue()
+    write_atomically(path, content.replace(_UNSEALED, _SEAL + hashlib.sha256(content).hexdigest().encode()))
     return frame
 
 
@@ -38,10 +45,12 @@ def read_records(path: Path) -> pl.DataFrame:
         content = path.read_bytes()
     except OSError as error:
         raise explain_os_error(error, where=str(path)) from error
+    if _is_broken(content):
+        raise UserError("not a parquet file, or damaged", where=str(path), remedy=_again(path))
     try:
         metadata = pl.read_parquet_metadata(io.BytesIO(content))
         frame = pl.read_parquet(io.BytesIO(content))
-    except (pl.exceptions.PolarsError, OSError) as error:
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
         raise UserError("not a parquet file, or damaged", where=str(path), remedy=_again(path)) from error
     if metadata.get("schema_version") != str(SCHEMA_VERSION):
         raise UserError(
@@ -54,9 +63,36 @@ def read_records(path: Path) -> pl.DataFrame:
     return frame
 
 
+def require_runs(frame: pl.DataFrame, run_ids: Iterable[str], where: str) -> pl.DataFrame:
+    """The records, if they are all of these runs.
+
+    Raises:
+        UserError: some are of other runs: the study has changed since they were made.
+    """
+    strangers = sorted(set(frame["run_id"]) - set(run_ids))
+    if strangers:
+        raise UserError(
+            f"{len(strangers)} of {frame['run_id'].n_unique()} records are of runs that the sweep does not have, "
+            f"such as {strangers[0]}",
+            where=where,
+            remedy="The study has changed since: measure it again, or restore its configuration.",
+        )
+    return frame
+
+
 def digest(frame: pl.DataFrame) -> str:
     """SHA-256 over the rows as newline-delimited JSON, sorted by run."""
     return hashlib.sha256(frame.sort("run_id", "provenance").write_ndjson().encode()).hexdigest()
+
+
+def _is_broken(content: bytes) -> bool:
+    """Whether the file has a seal that does not fit its bytes."""
+    start = content.find(_SEAL)
+    if start < 0:
+        return False
+    end = start + len(_UNSEALED)
+    unsealed = content[:start] + _UNSEALED + content[end:]
+    return content[start + len(_SEAL) : end] != hashlib.sha256(unsealed).hexdigest().encode()
 
 
 def _again(path: Path) -> str:

@@ -78,6 +78,30 @@ class Study(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             if request.sweep not in self.sweeps:
                 raise ValueError(f"{name!r} draws the sweep {request.sweep!r}, which the study does not have")
 
+    def figure(self, name: str) -> FigureRequest:
+        """What the study says of a figure.
+
+        Raises:
+            UserError: it has no such figure.
+        """
+        return self._request("figure", name, self.figures)
+
+    def table(self, name: str) -> FigureRequest:
+        """What the study says of a table.
+
+        Raises:
+            UserError: it has no such table.
+        """
+        return self._request("table", name, self.tables)
+
+    def _request(self, what: str, name: str, requests: Mapping[str, FigureRequest]) -> FigureRequest:
+        if name not in requests:
+            known = ", ".join(requests) or "none"
+            raise UserError(
+                f"there is no {what} {name!r}", where=f"study {self.name}", remedy=f"{what.capitalize()}s: {known}."
+            )
+        return requests[name]
+
 
 class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
     """The models and the hardware that runs may name."""

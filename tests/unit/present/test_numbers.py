@@ -77,7 +77,9 @@ def test_layouts_are_counted_against_the_baseline() -> None:
 
 def test_runs_machine_and_outcomes() -> None:
     found = paper_numbers(STUDY, FRAMES)
-    assert (found["runs.count"].value, found["runs.oversubscribed"].value) == (15, 13)
+    assert found["runs.count"].value == 14  # one run is in both sweeps
+    assert found["runs.oversubscription"].text.startswith("Of the 14 runs that ended well, 12 have more ranks")
+    assert found["runs.profiler_overhead"].text == "7.0% longer"
     assert (found["runs.kept"].text, found["runs.host_cores"].text) == ("15", "2")
     assert found["runs.outcomes"].text == "all of them ended well"
     assert found["runs.why_no_mfu"].text == made.CPU_REASONS["mfu"]
@@ -85,6 +87,11 @@ def test_runs_machine_and_outcomes() -> None:
         made.mini_row(dp=1, outcome="failed", reason="rank 0 ended"), made.mini_row(dp=2, iteration_s=1.0)
     )
     assert paper_numbers(STUDY, {"data_parallel": ended})["runs.outcomes"].text == "1 ended as failed"
+
+
+def test_enough_cores_are_said_to_be_enough() -> None:
+    found = paper_numbers(STUDY, {"data_parallel": made.frame(made.mini_row(dp=2, iteration_s=1.0))})
+    assert found["runs.oversubscription"].text.startswith("None of the 1 runs")
 
 
 def test_only_measured_records_count() -> None:

@@ -26,7 +26,7 @@ TIMES = {
     "exposed_communication_s": ("exposed", VERMILLION),
 }
 METRICS = ("words_per_second", "mfu", *TIMES, "power_w_per_gpu", "tokens_per_joule")
-BOX = panels.Box(112, 88)
+BOX = panels.Box(112, 82)
 NOTE = "Bars in (a): 5th to 95th percentile of iterations. Times in (c): means over ranks."
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import altair as alt
 import polars as pl
 
@@ -17,7 +19,7 @@ NOTE = (
     "Each layout with its fastest micro-batch; bars: 5th to 95th percentile of iterations; "
     f"dotted: data parallelism alone (1 {TIMES_SIGN} 1)."
 )
-WIDTH, ROW_HEIGHT, LEAST_HEIGHT = 122, 11.5, 96
+WIDTH, ROW_HEIGHT, LEAST_HEIGHT = 122, 11.5, 90
 EXPOSED = "exposed_communication_s"
 METRICS = ("words_per_second", EXPOSED)
 
@@ -80,13 +82,17 @@ def _landmarks(frame: pl.DataFrame, x: Axis, y: Axis, box: panels.Box) -> list[a
     alone = own.filter((pl.col("tp") == 1) & (pl.col("pp") == 1))
     named = pl.concat([fastest, alone]).unique(["tp", "pp"], maintain_order=True)
     points = {
-        row["run_id"]: (x.span.fraction(row[x.column]) * box.width, (1 - y.span.fraction(row[y.column])) * box.height)
+        _key(row): (x.span.fraction(row[x.column]) * box.width, (1 - y.span.fraction(row[y.column])) * box.height)
         for row in known.iter_rows(named=True)
     }
     return [
-        panels.name_beside(_name(row["tp"], row["pp"]), points[row["run_id"]], list(points.values()), box)
+        panels.name_beside(_name(row["tp"], row["pp"]), points[_key(row)], list(points.values()), box)
         for row in named.iter_rows(named=True)
     ]
+
+
+def _key(row: dict[str, Any]) -> tuple[str, str]:
+    return row["run_id"], row["provenance"]
 
 
 def _baseline(frame: pl.DataFrame, metric: str) -> list[float]:

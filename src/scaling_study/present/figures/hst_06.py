@@ -13,8 +13,8 @@ from scaling_study.present.theme import BLUE, COLUMN_WIDTH, VERMILLION
 TITLE = "Degree of model parallelism"
 CLAIMS = ("mp-beats-dp-h100", "mp-beats-dp-a100", "mp-across-nodes")
 SERIES = ("model", "hardware", "gpus", "sequence_length")
-NOTE = "One axis at a time, each layout with its fastest micro-batch; dotted: data parallelism alone."
-BOX = panels.Box(166, 70)
+NOTE = "Each layout with its fastest micro-batch; dotted: data parallelism alone."
+BOX = panels.Box(166, 62)
 LINES = {"tp": ("tensor", BLUE), "pp": ("pipeline", VERMILLION)}
 EXPOSED = "exposed_communication_s"
 METRICS = ("words_per_second", EXPOSED)

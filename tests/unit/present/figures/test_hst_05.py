@@ -46,3 +46,15 @@ def test_several_hardwares_have_a_row_each() -> None:
     shown = texts(draw(made.paper_model_parallel("predicted", hardware=("a100", "h100")), made.PAPER))
     assert "(a) Throughput, A100" in shown
     assert "(a) Throughput, H100" in shown
+
+
+def test_the_fastest_layout_is_named_beside_its_own_mark() -> None:
+    frame = made.paper_model_parallel("measured", "predicted")
+    chart = draw(frame, made.PAPER)
+    predicted, measured = points(chart, "words_per_second", "exposed_communication_s")
+    best = max(y for _, y in measured.pairs())
+    y = measured.encoding["y"]["scale"]["domain"]
+    place = (1 - (best - y[0]) / (y[1] - y[0])) * 172.5
+    names = [one for one in drawn(chart, "text") if one.rows[0].get("text") == f"2 {TIMES_SIGN} 2"]
+    assert best > max(y for _, y in predicted.pairs())
+    assert [abs(one.encoding["y"]["value"] - place) < 9 for one in names] == [True]

@@ -1,0 +1,244 @@
+"""A run's result into its record: every number by hand."""
+
+import json
+import math
+
+import msgspec
+import polars as pl
+import pytest
+
+from scaling_study.records import SCHEMA, reason_for, record_of
+from scaling_study.records.schema import METRICS
+from scaling_study.spec import CollectiveOp, CollectiveRun, Outcome, Precision, Protocol, Provenance, run_id
+from tests.unit.samples import PART, TINY, environment, rank_report, run_result, training_run
+
+SECOND = 1_000_000_000
+
+
+def record(result, hardware=PART, provenance=Provenance.MEASURED):
+    return record_of(result, TINY, hardware, platform="here", provenance=provenance)
+
+
+def two_ranks():
+    return [
+        rank_report(
+            0,
+            host="node-b",
+            peak_memory_gib=0.5,
+            iteration_ns=[9 * SECOND, 1 * SECOND, 2 * SECOND, 3 * SECOND, 4 * SECOND],
+            profiled_ns=[3 * SECOND, 4 * SECOND],
+            losses=[5.0, 4.0, 3.0, 2.5, 2.0],
+            compute_ns=4 * SECOND,
+            communication_ns=3 * SECOND,
+            exposed_communication_ns=1 * SECOND,
+            communication_by_axis_ns={"dp": 2 * SECOND, "tp": 1 * SECOND},
+            exposed_by_axis_ns={"dp": 1 * SECOND},
+        ),
+        rank_report(
+            1,
+            host="node-a",
+            cores=2,
+            threads=3,
+            peak_memory_gib=0.75,
+            iteration_ns=[1 * SECOND, 2 * SECOND, 2 * SECOND, 2 * SECOND, 2 * SECOND],
+            profiled_ns=[3 * SECOND, 3 * SECOND],
+            losses=[5.0, 4.0, 3.0, 2.5, 3.0],
+            compute_ns=2 * SECOND,
+            communication_ns=1 * SECOND,
+            exposed_communication_ns=1 * SECOND,
+            communication_by_axis_ns={"dp": 1 * SECOND},
+            exposed_by_axis_ns={"dp": 1 * SECOND, "tp": 2 * SECOND},
+        ),
+    ]
+
+
+#: An iteration lasts as long as on its slowest rank, 9 2 2 3 4 seconds, of which the first is discarded.
+ITERATION_S = 2.75
+WORDS = 4 * 16 / ITERATION_S
+GOLDEN = {
+    "iteration_s": ITERATION_S,
+    "iteration_s_p05": 2.0,
+    "iteration_s_p50": 2.5,
+    "iteration_s_p95": 3.85,
+    "iteration_s_cv": math.sqrt(2.75 / 3) / 2.75,
+    "words_per_second": WORDS,
+    "words_per_second_per_gpu": WORDS / 2,
+    "tflops_per_gpu": WORDS / 2 * 13296 / 1e12,
+    "mfu": WORDS / 2 * 13296 / 2e12,
+    "compute_s": (4 + 2) / 2 / 2,
+    "communication_s": (3 + 1) / 2 / 2,
+    "exposed_communication_s": (1 + 1) / 2 / 2,
+    "exposed_fraction": 0.5 / ITERATION_S,
+    "communication_dp_s": (2 + 1) / 2 / 2,
+    "communication_tp_s": (1 + 0) / 2 / 2,
+    "communication_pp_s": 0.0,
+    "exposed_dp_s": (1 + 1) / 2 / 2,
+    "exposed_tp_s": (0 + 2) / 2 / 2,
+    "exposed_pp_s": 0.0,
+    "power_w_per_gpu": None,
+    "tokens_per_joule": None,
+    "peak_memory_gib": 0.75,
+    "profiled_iteration_s": 3.5,
+    "profiler_overhead": 3.5 / ITERATION_S - 1,
+    "final_loss": 2.5,
+}
+
+
+def test_golden_metrics():
+    found = record(run_result(ranks=two_ranks()))
+    assert set(GOLDEN) == set(METRICS)
+    assert {name: found[name] for name in GOLDEN} == {
+        name: value if value is None else pytest.approx(value, rel=1e-12) for name, value in GOLDEN.items()
+    }
+
+
+def test_golden_columns_of_run_outcome_and_provenance():
+    run = training_run(repeat=2)
+    found = record(run_result(run, ranks=two_ranks(), attempt=2))
+    assert found["run_id"] == run_id(run)
+    expected = {
+        "provenance": "measured",
+        "kind": "training",
+        "model": "tiny",
+        "hardware": "part",
+        "nodes": 1,
+        "gpus": 2,
+        "dp": 2,
+        "tp": 1,
+        "pp": 1,
+        "virtual_stages": 1,
+        "micro_batch": 1,
+        "global_batch": 4,
+        "sequence_length": 16,
+        "precision": "fp32",
+        "reduction_dtype": "fp32",
+        "attention": "sdpa",
+        "reshard_after_forward": False,
+        "activation_checkpointing": "none",
+        "schedule": "1f1b",
+        "pacing": "off",
+        "repeat": 2,
+        "iterations": 5,
+        "discard": 1,
+        "profiled_iterations": 2,
+        "data": "generated",
+        "revision": 1,
+        "outcome": "ok",
+        "reason": None,
+        "platform": "here",
+        "attempt": 2,
+        "started_at": "2025-01-01T00:00:00.000+00:00",
+        "finished_at": "2025-01-01T00:01:00.000+00:00",
+        "hosts": "node-a,node-b",
+        "device": "a processor",
+        "host_cores": 4,
+        "affinity_cores": 2,
+        "threads_per_rank": 3,
+        "oversubscribed": False,
+        "backend": "gloo",
+        "attention_operator": "aten::_scaled_dot_product_flash_attention_for_cpu",
+        "data_source": "generated",
+        "data_sha256": "0" * 64,
+        "torch_version": "2.10.0",
+        "python_version": "3.12.1",
+        "code_version": "0.1.0+abc",
+    }
+    assert {name: found[name] for name in expected} == expected
+    assert set(found) == set(SCHEMA) == set(expected) | set(METRICS) | {"run_id", "null_reasons"}
+
+
+def test_a_record_fits_the_schema():
+    frame = pl.DataFrame([record(run_result())], schema=SCHEMA)
+    assert frame.to_dicts() == [record(run_result())]
+
+
+def test_words_per_second_are_tokens_over_the_mean_iteration():
+    run = training_run(dp=4, nodes=2, global_batch=8, sequence_length=32)
+    found = record(run_result(run))
+    assert found["words_per_second"] == 8 * 32
+    assert found["words_per_second_per_gpu"] == 64
+
+
+def test_null_metrics_have_their_reasons_and_only_they():
+    found = record(run_result())
+    assert json.loads(found["null_reasons"]) == {"power_w_per_gpu": "no meter", "tokens_per_joule": "no meter"}
+    assert reason_for(found, "power_w_per_gpu") == "no meter"
+    assert reason_for(found, "iteration_s") is None
+
+
+def test_a_missing_peak_is_the_reason_of_a_missing_mfu():
+    found = record(run_result(training_run(precision=Precision.BF16)))
+    assert found["mfu"] is None
+    assert found["tflops_per_gpu"] > 0
+    assert reason_for(found, "mfu") == "no peak is published for bf16 on a test part"
+
+
+def test_an_impossible_mfu_is_withheld():
+    slow = msgspec.structs.replace(PART, peak_tflops={Precision.FP32: msgspec.structs.replace(PART.memory_gib, value=1e-9)})
+    found = record(run_result(), slow)
+    assert found["mfu"] is None
+    assert "of the peak of a test part: wrong part or wrong clock" in reason_for(found, "mfu")
+
+
+def test_memory_and_loss_that_no_rank_has_are_null_with_a_reason():
+    ranks = [rank_report(rank, peak_memory_gib=None, losses=[]) for rank in range(2)]
+    found = record(run_result(ranks=ranks, environment=environment(unavailable={"peak_memory_gib": "no counter"})))
+    assert (found["peak_memory_gib"], found["final_loss"]) == (None, None)
+    assert reason_for(found, "peak_memory_gib") == "no counter"
+    assert reason_for(found, "final_loss") == "not recorded"
+
+
+def test_only_ranks_of_the_last_stage_have_losses():
+    run = training_run(dp=1, pp=2)
+    ranks = [rank_report(0, losses=[]), rank_report(1, losses=[4.0, 1.5])]
+    assert record(run_result(run, ranks=ranks))["final_loss"] == 1.5
+
+
+def test_one_kept_iteration_has_no_spread():
+    run = training_run(protocol=Protocol(iterations=2, discard=1, profiled_iterations=2))
+    ranks = [rank_report(rank, iteration_ns=[9 * SECOND, 3 * SECOND]) for rank in range(2)]
+    found = record(run_result(run, ranks=ranks))
+    assert (found["iteration_s"], found["iteration_s_cv"], found["iteration_s_p95"]) == (3.0, 0.0, 3.0)
+
+
+def test_no_iteration_is_discarded_where_the_protocol_says_so():
+    run = training_run(protocol=Protocol(iterations=2, discard=0, profiled_iterations=2))
+    ranks = [rank_report(rank, iteration_ns=[9 * SECOND, 3 * SECOND]) for rank in range(2)]
+    assert record(run_result(run, ranks=ranks))["iteration_s"] == 6.0
+
+
+def test_ranks_of_different_length_are_no_result():
+    ranks = [rank_report(0), rank_report(1, iteration_ns=[SECOND])]
+    with pytest.raises(ValueError, match="shorter"):
+        record(run_result(ranks=ranks))
+
+
+@pytest.mark.parametrize(
+    ("hosts", "host_cores", "oversubscribed"),
+    [("aabb", 2, False), ("aaab", 2, True), ("aabb", 1, True), ("abcd", 1, False)],
+)
+def test_oversubscribed_is_more_ranks_than_cores_on_some_host(hosts, host_cores, oversubscribed):
+    ranks = [rank_report(rank, host=host) for rank, host in enumerate(hosts)]
+    result = run_result(training_run(dp=4), ranks=ranks, environment=environment(host_cores=host_cores))
+    assert record(result)["oversubscribed"] is oversubscribed
+
+
+@pytest.mark.parametrize("outcome", [Outcome.OUT_OF_MEMORY, Outcome.INFEASIBLE, Outcome.TIMEOUT, Outcome.FAILED])
+def test_other_outcomes_have_a_reason_and_no_metric(outcome):
+    found = record(run_result(outcome=outcome, reason="it did not fit"))
+    assert (found["outcome"], found["reason"]) == (outcome.value, "it did not fit")
+    assert [name for name in METRICS if found[name] is not None] == []
+    assert found["null_reasons"] is None
+    assert reason_for(found, "mfu") == "it did not fit"
+    assert (found["gpus"], found["platform"], found["provenance"]) == (2, "here", "measured")
+    assert found["hosts"] is None
+
+
+def test_provenance_is_kept():
+    assert record(run_result(), provenance=Provenance.PREDICTED)["provenance"] == "predicted"
+
+
+def test_a_collective_has_no_record_yet():
+    run = CollectiveRun(op=CollectiveOp.ALL_REDUCE, hardware="part", nodes=1, message_bytes=8)
+    with pytest.raises(TypeError, match="no record is defined for CollectiveRun"):
+        record(run_result(run, outcome=Outcome.FAILED))

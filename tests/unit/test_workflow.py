@@ -1,0 +1,271 @@
+"""The plan of a workflow run: its files, what it refuses, that fresh and cached never mix, and that it runs alone."""
+
+import signal
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from scaling_study.errors import UserError
+from scaling_study.spec import run_id
+from scaling_study.workflow import Plan
+from tests.unit.samples import CONFIG, ROOT
+
+STUDY = """
+title: a study
+platform: here
+base: {model: tiny, hardware: cpu, micro_batch: 1, local_batch: 1, sequence_length: 32, precision: fp32, attention: sdpa}
+sweeps:
+  one: {title: one, product: {nodes: [1, 2]}}
+  two: {title: two, product: {nodes: [2, 4]}, base: {protocol: {data: words}}}
+  later: {title: later, status: planned, base: {nodes: 1}}
+figures: {hst-01: {sweep: one}, hst-05: {sweep: two}}
+tables: {layouts: {sweep: two}}
+"""
+MODEL = "{layers: 1, hidden: 8, heads: 2, kv_heads: 2, ffn: 8, vocabulary: 32, source: test}"
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    for name, content in {
+        "studies/first": STUDY,
+        "studies/second": STUDY,
+        "models/tiny": MODEL,
+        "hardware/cpu": "{title: t, gpus_per_node: 1}",
+    }.items():
+        path = tmp_path / "config" / f"{name}.yaml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    return tmp_path
+
+
+def _cache(checkout, study="first", platform="here", sweeps=("one", "two")):
+    for sweep in sweeps:
+        path = checkout / "results" / "cached" / study / platform / f"{sweep}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+
+
+def wildcards(**names):
+    return SimpleNamespace(**names)
+
+
+# -- files ----------------------------------------------------------------------------------------------------------
+
+FIGURES = [f"figures/first/{name}{suffix}" for name in ("hst-01", "hst-05") for suffix in (".svg", ".png", ".vl.json")]
+
+
+def test_a_study_is_its_records_figures_and_tables(checkout):
+    plan = Plan({"studies": "first"}, checkout)
+    records = ["results/first/here/one.parquet", "results/first/here/two.parquet"]
+    assert plan.targets() == [*records, *FIGURES, "figures/first/layouts-table.csv"]
+
+
+def test_planned_sweeps_are_left_out(checkout):
+    plan = Plan({"studies": "first"}, checkout)
+    assert plan.sweeps(plan.studies["first"]) == ["one", "two"]
+
+
+def test_several_studies_stand_side_by_side(checkout):
+    plan = Plan({"studies": "first,second"}, checkout)
+    assert list(plan.studies) == ["first", "second"]
+    assert [path.replace("second", "first") for path in plan.figures() if "second" in path] == FIGURES
+    assert len(set(plan.targets())) == len(plan.targets()) == 2 * (2 + 6 + 1)
+
+
+def test_figures_and_tables_are_made_of_the_records_that_the_study_names(checkout):
+    plan = Plan({"studies": "first"}, checkout)
+    assert plan.figure_records(wildcards(study="first", figure="hst-01")) == ["results/first/here/one.parquet"]
+    assert plan.figure_records(wildcards(study="first", figure="hst-05")) == ["results/first/here/two.parquet"]
+    assert plan.table_records(wildcards(study="first", table="layouts")) == ["results/first/here/two.parquet"]
+
+
+def test_another_platform_has_its_own_records(checkout):
+    plan = Plan({"studies": "first", "platform": "there"}, checkout)
+    assert plan.records("first", "one") == "results/first/there/one.parquet"
+
+
+def test_another_configuration_folder(checkout):
+    (checkout / "config").rename(checkout / "other")
+    assert list(Plan({"studies": "first", "config_folder": "other"}, checkout).studies) == ["first"]
+
+
+def test_a_sweep_reads_the_token_files_of_its_runs(checkout):
+    plan = Plan({"studies": "first"}, checkout)
+    assert plan.data_of_sweep(wildcards(study="first", sweep="two")) == ["results/data/words.json"]
+
+
+def test_the_only_parameter_of_a_measurement_is_its_run_ids(checkout):
+    plan = Plan({"studies": "first"}, checkout)
+    ids = plan.run_ids(wildcards(study="first", sweep="one"))
+    assert [one.split("_mb")[0] for one in ids.split()] == ["tiny_cpu_n1_dp1-tp1-pp1", "tiny_cpu_n2_dp2-tp1-pp1"]
+    path = checkout / "config" / "studies" / "first.yaml"
+    path.write_text("# a comment\n" + path.read_text().replace("title: one", "title: 'another  title'"))
+    assert Plan({"studies": "first"}, checkout).run_ids(wildcards(study="first", sweep="one")) == ids
+    path.write_text(path.read_text().replace("nodes: [1, 2]", "nodes: [1, 4]"))
+    assert Plan({"studies": "first"}, checkout).run_ids(wildcards(study="first", sweep="one")) != ids
+
+
+def test_drawing_code_is_all_modules_that_draw_and_no_other(checkout):
+    code = Plan({"studies": "first"}, checkout).drawing_code()
+    assert all("/present/" in path and path.endswith(".py") for path in code)
+    assert {"render.py", "theme.py", "hst_01.py"} <= {path.rsplit("/", 1)[-1] for path in code}
+
+
+def test_the_paper_is_made_of_the_study_that_it_reports():
+    plan = Plan({}, ROOT)
+    assert list(plan.studies) == ["mini"]
+    assert plan.has_paper
+    assert plan.targets()[-1] == "paper/paper.pdf"
+    mini = CONFIG.study("mini")
+    assert plan.paper_records() == [f"results/mini/local/{sweep}.parquet" for sweep in mini.sweeps]
+    assert plan.paper_figures() == [f"figures/mini/{figure}.svg" for figure in mini.figures]
+    assert "paper/paper.typ" in plan.paper_sources()
+    runs = plan.run_ids(wildcards(study="mini", sweep="data_parallel")).split()
+    assert len(runs) == len(set(runs)) == 3
+
+
+def test_other_studies_have_no_paper(checkout):
+    assert not Plan({"studies": "first"}, checkout).has_paper
+
+
+# -- fresh and cached -----------------------------------------------------------------------------------------------
+
+
+def _all_records(plan):
+    asked = [
+        plan.records("first", "one"),
+        *plan.figure_records(wildcards(study="first", figure="hst-05")),
+        *plan.table_records(wildcards(study="first", table="layouts")),
+        *plan.all_records(),
+        *(path for path in plan.targets() if path.endswith(".parquet")),
+    ]
+    return set(asked)
+
+
+def test_fresh_and_cached_records_never_mix(checkout):
+    _cache(checkout)
+    fresh = _all_records(Plan({"studies": "first"}, checkout))
+    cached = _all_records(Plan({"studies": "first", "source": "cached"}, checkout))
+    assert fresh == _all_records(Plan({"studies": "first", "source": "measure"}, checkout))
+    assert {path.replace("results/", "results/cached/") for path in fresh} == cached
+    assert not any("cached" in path for path in fresh)
+    assert all(path.startswith("results/cached/") for path in cached)
+
+
+def test_figures_go_to_the_same_place_either_way(checkout):
+    _cache(checkout)
+    assert Plan({"studies": "first", "source": "cached"}, checkout).figures() == FIGURES
+
+
+def test_missing_cached_records_are_refused_before_anything_starts(checkout):
+    _cache(checkout, sweeps=("one",))
+    with pytest.raises(UserError, match=r"cached/first/here/two\.parquet: there are no committed records\. Measure and"):
+        Plan({"studies": "first", "source": "cached"}, checkout).targets()
+
+
+@pytest.mark.parametrize("source", ["cache", "CACHED", "results", "", None, True])
+def test_an_unknown_source_is_refused_and_not_measured(source, checkout):
+    with pytest.raises(UserError, match=r"--config: unknown source .*\. Known: measure, cached\."):
+        Plan({"studies": "first", "source": source}, checkout)
+
+
+# -- one figure -----------------------------------------------------------------------------------------------------
+
+
+def test_one_figure_is_its_three_files(checkout):
+    plan = Plan({"study": "first", "figure": "hst-05"}, checkout)
+    assert plan.targets() == plan.one_figure() == FIGURES[3:]
+
+
+def test_one_figure_of_the_cache_needs_only_its_own_records(checkout):
+    _cache(checkout, sweeps=("two",))
+    plan = Plan({"study": "first", "figure": "hst-05", "source": "cached"}, checkout)
+    assert plan.targets() == FIGURES[3:]
+    with pytest.raises(UserError, match=r"one\.parquet: there are no committed records"):
+        Plan({"study": "first", "figure": "hst-01", "source": "cached"}, checkout).targets()
+
+
+def test_an_unknown_figure_lists_those_that_there_are(checkout):
+    with pytest.raises(UserError, match=r"study first: there is no figure 'hst-99'\. Figures: hst-01, hst-05\."):
+        Plan({"study": "first", "figure": "hst-99"}, checkout).targets()
+
+
+@pytest.mark.parametrize("settings", [{"figure": "hst-01"}, {"study": "first"}, {"study": "first", "studies": "second"}])
+def test_study_and_figure_go_together(settings, checkout):
+    with pytest.raises(UserError, match=r"--config: study and figure go together\. Give both"):
+        Plan(settings, checkout)
+
+
+# -- settings -------------------------------------------------------------------------------------------------------
+
+
+def test_unknown_settings_are_named_with_those_that_are_known(checkout):
+    with pytest.raises(UserError, match=r"--config: unknown setting plattform, sweep\. Known: .*platform.*studies") as caught:
+        Plan({"studies": "first", "sweep": "one", "plattform": "here"}, checkout)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("studies", ["third", "first,third", "first,", "first, second"])
+def test_an_unknown_study_lists_those_that_there_are(studies, checkout):
+    with pytest.raises(UserError, match=r"there is no .*\.yaml\..* Known: first, second\."):
+        Plan({"studies": studies}, checkout)
+
+
+# -- one at a time --------------------------------------------------------------------------------------------------
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from scaling_study.errors import UserError
+from scaling_study.workflow import Plan
+plan = Plan({"studies": "first"}, Path(sys.argv[1]))
+try:
+    plan.lock()
+except UserError as error:
+    print(error, flush=True)
+else:
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def _hold(checkout):
+    command = [sys.executable, "-c", HOLDER, str(checkout)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    return process, process.stdout.readline().strip()
+
+
+def test_a_second_run_is_refused_and_a_killed_one_holds_nothing(checkout):
+    first, said = _hold(checkout)
+    try:
+        assert said == "held"
+        _, refused = _hold(checkout)
+        path = checkout / "results" / ".workflow.lock"
+        assert refused == f"{path}: another workflow run is at work in this checkout. Wait for it, or stop it."
+        with pytest.raises(UserError, match="another workflow run is at work"):
+            Plan({"studies": "first"}, checkout).lock()
+        first.send_signal(signal.SIGKILL)
+        first.wait(10)
+        third, said = _hold(checkout)
+        third.kill()
+        third.wait(10)
+        assert said == "held"
+    finally:
+        first.kill()
+        first.wait(10)
+
+
+def test_other_checkouts_are_not_held(checkout, tmp_path_factory):
+    other = tmp_path_factory.mktemp("other")
+    (other / "config").symlink_to(checkout / "config")
+    plans = [Plan({"studies": "first"}, place) for place in (checkout, other)]
+    for plan in plans:
+        plan.lock()
+
+
+def test_a_place_that_cannot_be_locked_is_said(checkout):
+    (checkout / "results").write_bytes(b"")
+    with pytest.raises(UserError, match=r"\.workflow\.lock: "):
+        Plan({"studies": "first"}, checkout).lock()
