@@ -16,6 +16,7 @@ from scaling_study.spec import Config
 if TYPE_CHECKING:
     import polars as pl
 
+    from scaling_study.spec import Study
 
 EXIT_FAILED_RUNS = 1
 EXIT_USER_ERROR = 2
