@@ -1,5 +1,5 @@
 """What the fork server imports before it forks ranks."""
 
-import torch.distributed.pipelining
+import torch.distributed.pipelining  # noqa: F401
 
 import scaling_study.training.step  # noqa: F401

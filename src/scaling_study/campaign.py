@@ -81,7 +81,8 @@ def promote_records(study: Study, platform_name: str, results_folder: Path) -> l
     if not paths:
         raise UserError("there are no records", where=str(source), remedy=f"Measure the study {study.name} first.")
     target = results_folder / "cached" / study.name / platform_name
-    for path in paths:
+    for path in paths:  # all are checked before the first is copied
         read_records(path)
+    for path in paths:
         write_atomically(target / path.name, path.read_bytes())
     return [target / path.name for path in paths]

@@ -118,5 +118,5 @@ def test_a_folder_in_the_way_is_said_and_nothing_is_left(tmp_path):
 
 def test_a_file_in_the_way_of_a_folder_is_said(tmp_path):
     (tmp_path / "a").write_bytes(b"")
-    with pytest.raises(UserError, match="a file is in the way of a folder|a part of the path is not a folder"):
+    with pytest.raises(UserError, match=r"a file is in the way of a folder|a part of the path is not a folder"):
         write_atomically(tmp_path / "a" / "b", b"")

@@ -132,7 +132,11 @@ time.sleep(60)
 def test_an_owner_that_is_not_there_is_not_followed(value, monkeypatch):
     monkeypatch.setenv(OWNER_VARIABLE, value)
     followed = []
-    monkeypatch.setattr(processes, "end_with", lambda owner, *, at_once: followed.append(owner))
+
+    def follow(owner, *, at_once):
+        followed.append((owner, at_once))
+
+    monkeypatch.setattr(processes, "end_with", follow)
     processes.end_with_owner_of_environment(at_once=True)
     assert followed == []
     assert os.environ[OWNER_VARIABLE] == str(os.getpid())

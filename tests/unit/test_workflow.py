@@ -8,14 +8,13 @@ from types import SimpleNamespace
 import pytest
 
 from scaling_study.errors import UserError
-from scaling_study.spec import run_id
 from scaling_study.workflow import Plan
 from tests.unit.samples import CONFIG, ROOT
 
 STUDY = """
 title: a study
 platform: here
-base: {model: tiny, hardware: cpu, micro_batch: 1, local_batch: 1, sequence_length: 32, precision: fp32, attention: sdpa}
+base: {model: tiny, hardware: cpu, micro_batch: 1, local_batch: 1, sequence_length: 32}
 sweeps:
   one: {title: one, product: {nodes: [1, 2]}}
   two: {title: two, product: {nodes: [2, 4]}, base: {protocol: {data: words}}}
@@ -161,7 +160,9 @@ def test_figures_go_to_the_same_place_either_way(checkout):
 
 def test_missing_cached_records_are_refused_before_anything_starts(checkout):
     _cache(checkout, sweeps=("one",))
-    with pytest.raises(UserError, match=r"cached/first/here/two\.parquet: there are no committed records\. Measure and"):
+    with pytest.raises(
+        UserError, match=r"cached/first/here/two\.parquet: there are no committed records\. Measure and"
+    ):
         Plan({"studies": "first", "source": "cached"}, checkout).targets()
 
 
@@ -192,7 +193,9 @@ def test_an_unknown_figure_lists_those_that_there_are(checkout):
         Plan({"study": "first", "figure": "hst-99"}, checkout).targets()
 
 
-@pytest.mark.parametrize("settings", [{"figure": "hst-01"}, {"study": "first"}, {"study": "first", "studies": "second"}])
+@pytest.mark.parametrize(
+    "settings", [{"figure": "hst-01"}, {"study": "first"}, {"study": "first", "studies": "second"}]
+)
 def test_study_and_figure_go_together(settings, checkout):
     with pytest.raises(UserError, match=r"--config: study and figure go together\. Give both"):
         Plan(settings, checkout)
@@ -202,7 +205,9 @@ def test_study_and_figure_go_together(settings, checkout):
 
 
 def test_unknown_settings_are_named_with_those_that_are_known(checkout):
-    with pytest.raises(UserError, match=r"--config: unknown setting plattform, sweep\. Known: .*platform.*studies") as caught:
+    with pytest.raises(
+        UserError, match=r"--config: unknown setting plattform, sweep\. Known: .*platform.*studies"
+    ) as caught:
         Plan({"studies": "first", "sweep": "one", "plattform": "here"}, checkout)
     assert "\n" not in str(caught.value)
 

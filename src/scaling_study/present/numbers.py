@@ -179,9 +179,17 @@ def _change(pad: _Pad, name: str, before: float | None, after: float | None) -> 
     else:
         change = after / before - 1
         pad.add(f"{name}_change", change, _percent(change))
-        verb = "rises" if change > 0 else "falls"
-        moves = "hardly changes" if abs(change) < NEGLIGIBLE else f"{verb} by {_percent(abs(change))}"
+        moves = _moves(change)
     pad.add(f"{name}_moves", moves, moves)
+
+
+def _moves(change: float) -> str:
+    """A relative change as a phrase; as a factor where a percentage would have to be large."""
+    if abs(change) < NEGLIGIBLE:
+        return "hardly changes"
+    if change >= 2:
+        return f"grows to {_quantity(1 + change)} times its value"
+    return f"{'rises' if change > 0 else 'falls'} by {_percent(abs(change))}"
 
 
 def _of_layouts(frame: pl.DataFrame) -> dict[str, Number]:
@@ -206,7 +214,7 @@ def _of_layouts(frame: pl.DataFrame) -> dict[str, Number]:
     pad.add("baseline_micro_batch", base["micro_batch"], f"{base['micro_batch']}", alone)
     pad.add("verdict", (text := _verdict(base, fastest)), text, pair)
     faster = ok.filter(pl.col("words_per_second") > base["words_per_second"]).height
-    pad.add("faster", faster, _count(faster))
+    pad.add("faster", faster, _outrun(faster))
     slowest = ok.sort("words_per_second", "run_id").row(0, named=True)
     pad.add("slowest", (text := _layout(slowest)), text)
     pad.add("slowest_rate", slowest["words_per_second"], _quantity(slowest["words_per_second"]))
@@ -251,8 +259,8 @@ def _listed(column: pl.Series) -> str:
     return " and ".join(part for part in (", ".join(values[:-1]), *values[-1:]) if part)
 
 
-def _count(value: int) -> str:
-    return "none" if value == 0 else f"{value}"
+def _outrun(count: int) -> str:
+    return f"{count or 'none'} of the layouts {'outruns' if count < 2 else 'outrun'} it"
 
 
 def _float(value: Any) -> float | None:

@@ -145,7 +145,7 @@ def crosses(
         layers.append(cross(base, color))
         if label:
             side: dict[str, Any] = {"align": "right", "dx": -6} if high else {"align": "left", "dx": 6}
-            text = base.mark_text(angle=270, color=color, fontStyle="italic", **side)
+            text = base.mark_text(angle=270, color=color, fontStyle="italic", fontSize=theme.NOTE_SIZE - 0.5, **side)
             layers.append(text.encode(text="words:N"))
     return layers
 

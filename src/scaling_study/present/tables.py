@@ -58,10 +58,7 @@ def make_table(study: Study, name: str, records: pl.DataFrame) -> pl.DataFrame:
     Raises:
         UserError: the study has no such table, or no function makes it.
     """
-    if name not in study.tables:
-        known = ", ".join(study.tables) or "none"
-        raise UserError(f"there is no table {name!r}", where=f"study {study.name}", remedy=f"Tables: {known}.")
-    request = study.tables[name]
+    request = study.table(name)
     maker = TABLES.get(request.draw or name)
     if maker is None:
         raise UserError(f"no function makes {name!r}", where="tables", remedy=f"Known: {', '.join(TABLES)}.")

@@ -6,6 +6,7 @@ of host, path, time or code style enters it. When what is measured changes, `Pro
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from typing import Annotated, Any
 
@@ -131,11 +132,15 @@ class CollectiveRun(
 Run = TrainingRun | CollectiveRun
 
 
+#: msgspec looks up a type's annotations at every call, which takes longer than all the rest of an identity.
+_fields = functools.cache(msgspec.structs.fields)
+
+
 def canonical(struct: msgspec.Struct) -> dict[str, Any]:
     """The fields that differ from their default, nested ones likewise, as plain builtins."""
     config = type(struct).__struct_config__
     out: dict[str, Any] = {config.tag_field: config.tag} if config.tag_field else {}
-    for field in msgspec.structs.fields(type(struct)):
+    for field in _fields(type(struct)):
         value = getattr(struct, field.name)
         if isinstance(value, msgspec.Struct):
             nested = canonical(value)

@@ -63,10 +63,11 @@ class RunStore:
         Raises:
             UserError: the store cannot be written.
         """
-        if self.result(run) is not None or self.is_held(run):
+        latest = self.attempts(run)  # read once: a claim that comes after this look makes the rename below fail
+        if self.result(run) is not None or self._is_held(run, latest):
             return None
         files = self.files(run)
-        number = self.attempts(run) + 1
+        number = latest + 1
         try:
             files.attempts.mkdir(parents=True, exist_ok=True)
             if not files.run.exists():
@@ -89,7 +90,9 @@ class RunStore:
 
     def is_held(self, run: Run) -> bool:
         """Whether a live driver is at the run."""
-        number = self.attempts(run)
+        return self._is_held(run, self.attempts(run))
+
+    def _is_held(self, run: Run, number: int) -> bool:
         if not number:
             return False
         attempt = self.files(run).attempt(number)

@@ -31,7 +31,7 @@ class TokenFile:
             self.manifest = msgspec.json.decode((folder / f"{name}.json").read_bytes(), type=TokenManifest)
             self.tokens = np.memmap(path, dtype=np.uint16, mode="r")
         except OSError as error:
-            raise explain_os_error(error, where=str(path)) from error
+            raise explain_os_error(error, where=str(error.filename or path)) from error
         except (msgspec.DecodeError, ValueError) as error:
             raise UserError(f"the token file is damaged ({error})", where=str(path), remedy="Delete it.") from error
         if len(self.tokens) != self.manifest.tokens:

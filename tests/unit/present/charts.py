@@ -31,8 +31,18 @@ class Layer:
         return dict(self.pairs())
 
 
+_SPECIFICATIONS: dict[int, tuple[alt.TopLevelMixin, dict[str, Any]]] = {}
+
+
+def _specification(chart: alt.TopLevelMixin) -> dict[str, Any]:
+    """The specification, validated once a chart; the chart is kept, so that its id stays its own."""
+    if id(chart) not in _SPECIFICATIONS:
+        _SPECIFICATIONS[id(chart)] = (chart, specification(chart))
+    return _SPECIFICATIONS[id(chart)][1]
+
+
 def layers(chart: alt.TopLevelMixin) -> list[Layer]:
-    spec = specification(chart)
+    spec = _specification(chart)
     return list(_walk(spec, spec.get("datasets", {}), []))
 
 
@@ -66,7 +76,7 @@ def points(chart: alt.TopLevelMixin, y: str, x: str | None = None) -> list[Layer
 
 def texts(chart: alt.TopLevelMixin) -> str:
     """Every text mark and every line of the title, joined by spaces."""
-    title = specification(chart)["title"]
+    title = _specification(chart)["title"]
     lines = [*title["text"], *title["subtitle"]]
     for layer in drawn(chart, "text"):
         lines += [str(row[layer.field("text")]) for row in layer.rows]

@@ -100,7 +100,9 @@ def test_only_ok_records_compete():
 
 
 def test_a_record_without_a_rate_is_best_only_alone():
-    assert best_layouts(_rows({"words_per_second": None}, {"words_per_second": 1.0}))["words_per_second"].to_list() == [1.0]
+    assert best_layouts(_rows({"words_per_second": None}, {"words_per_second": 1.0}))["words_per_second"].to_list() == [
+        1.0
+    ]
     assert best_layouts(_rows({"words_per_second": None})).height == 1
 
 

@@ -174,7 +174,9 @@ def test_a_missing_peak_is_the_reason_of_a_missing_mfu():
 
 
 def test_an_impossible_mfu_is_withheld():
-    slow = msgspec.structs.replace(PART, peak_tflops={Precision.FP32: msgspec.structs.replace(PART.memory_gib, value=1e-9)})
+    slow = msgspec.structs.replace(
+        PART, peak_tflops={Precision.FP32: msgspec.structs.replace(PART.memory_gib, value=1e-9)}
+    )
     found = record(run_result(), slow)
     assert found["mfu"] is None
     assert "of the peak of a test part: wrong part or wrong clock" in reason_for(found, "mfu")

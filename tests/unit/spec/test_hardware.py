@@ -104,7 +104,11 @@ def test_based_on_overrides_and_adds_sources(tmp_path):
     [
         ("{based_on: bass}", "variant.yaml", "based_on names 'bass', which is no hardware. Known: base, variant."),
         ("{based_on: base, memory_gib: {value: 1, source: z}}", "variant.yaml", "source 'z' is not among the keys"),
-        ("{based_on: base, memory_gib: {value: 0, source: a}}", "variant.yaml, at memory_gib.value", "expected `float`"),
+        (
+            "{based_on: base, memory_gib: {value: 0, source: a}}",
+            "variant.yaml, at memory_gib.value",
+            "expected `float`",
+        ),
         ("{based_on: base, sources: [a]}", "variant.yaml", "sources"),
         ("{based_on: base, sources: null}", "variant.yaml", "sources"),
         ("{based_on: [base]}", "variant.yaml", "based_on"),

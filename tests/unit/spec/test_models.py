@@ -38,7 +38,11 @@ def test_published_dimensions(name, dimensions):
 
 
 def test_our_1b_is_about_one_billion():
-    assert MODELS["llama2-1b"].parameters == 16 * (4 * 2048**2 + 3 * 2048 * 5504 + 2 * 2048) + 2 * 32000 * 2048 + 2048 == 940_640_256
+    assert (
+        MODELS["llama2-1b"].parameters
+        == 16 * (4 * 2048**2 + 3 * 2048 * 5504 + 2 * 2048) + 2 * 32000 * 2048 + 2048
+        == 940_640_256
+    )
 
 
 def test_parameters_by_hand():

@@ -109,9 +109,7 @@ def test_a_run_comes_back_from_canonical_and_from_full_json(run):
     assert set(json.loads(encode_run(run))) == {*run.__struct_fields__, "kind"}
 
 
-class _LaterRun(
-    TrainingRun, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="training"
-):
+class _LaterRun(TrainingRun, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="training"):
     compile: bool = False
     buckets: int | None = None
 
@@ -274,7 +272,13 @@ MODEL = Model(name="m", layers=4, hidden=64, heads=8, kv_heads=4, ffn=96, vocabu
 
 def _run(**fields):
     dp, tp, pp = (fields.get(name, 1) for name in ("dp", "tp", "pp"))
-    defaults = {"dp": dp, "nodes": max(1, dp * tp * pp // 2), "micro_batch": 1, "global_batch": 8, "sequence_length": 64}
+    defaults = {
+        "dp": dp,
+        "nodes": max(1, dp * tp * pp // 2),
+        "micro_batch": 1,
+        "global_batch": 8,
+        "sequence_length": 64,
+    }
     return TrainingRun(model="m", hardware="part", **{**defaults, **fields})
 
 

@@ -110,7 +110,8 @@ def test_duplicates_are_merged_and_keep_the_first_place():
 
 
 def test_a_collective_sweep_takes_nothing_from_the_base_of_training():
-    text = "{kind: collective, base: {hardware: part}, product: {op: [all_reduce, send_recv], nodes: [1, 2], message_bytes: [8, 16]}}"
+    product = "{op: [all_reduce, send_recv], nodes: [1, 2], message_bytes: [8, 16]}"
+    text = f"{{kind: collective, base: {{hardware: part}}, product: {product}}}"
     runs = _expand(text)
     assert len(runs) == 8
     assert all(isinstance(run, CollectiveRun) for run in runs)
@@ -145,7 +146,7 @@ def test_expansion_equals_a_plain_loop(nodes, repeats, above):
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("base: {nodes: 1, tp: 2, model: tiny}", "impossible layout at base: kv_heads (1) is not divisible by tp (2). "),
+        ("base: {nodes: 1, tp: 2, model: tiny}", "impossible layout at base: kv_heads (1) is not divisible"),
         ("{base: {nodes: 2, model: tiny}, product: {tp: [4]}}",
          "impossible layout at tp=4: heads (2) is not divisible by tp (4); kv_heads (1) is not divisible by tp (4). "),
         ("{base: {nodes: 1}, zip: {pp: [1, 2]}, product: {micro_batch: [4]}}", "at pp=1, micro_batch=4: global_batch"),
@@ -176,8 +177,8 @@ def test_expansion_equals_a_plain_loop(nodes, repeats, above):
         ("{base: {nodes: 1}, product: {repeat: []}}", "no point is left. Check product, zip and exclude_where."),
         ("{base: {nodes: 1}, zip: {repeat: []}}", "no point is left"),
         ("{base: {nodes: 1}, exclude_where: [{nodes: 1}]}", "no point is left"),
-        ("{base: {nodes: 1}, exclude_where: [{node: 1}]}", "exclude_where names 'node', which no point has. Names: dp,"),
-        ("{base: {nodes: 1}, exclude_where: [{nodes: {over: 1}}]}", "a condition on 'nodes' has ['over']. Use above or"),
+        ("{base: {nodes: 1}, exclude_where: [{node: 1}]}", "exclude_where names 'node', which no point has. Names: "),
+        ("{base: {nodes: 1}, exclude_where: [{nodes: {over: 1}}]}", "a condition on 'nodes' has ['over']. Use above"),
         ("{base: {nodes: 1}, exclude_where: [{nodes: {}}]}", "a condition on 'nodes' has nothing"),
         ("{base: {nodes: 1}, exclude_where: [{model: {above: 1}}]}", "'model'"),
         ("{base: {nodes: 1}, exclude_where: [{nodes: {above: one}}]}", "'nodes'"),
@@ -398,7 +399,10 @@ def _reordered(text):
         return {key: back(value[key]) for key in reversed(value)} if isinstance(value, dict) else value
 
     content = yaml.safe_load(text)
-    sweeps = {name: {k: v if k in ("product", "zip") else back(v) for k, v in s.items()} for name, s in content["sweeps"].items()}
+    sweeps = {
+        name: {k: v if k in ("product", "zip") else back(v) for k, v in s.items()}
+        for name, s in content["sweeps"].items()
+    }
     return yaml.safe_dump({**back(content), "sweeps": sweeps}, sort_keys=False)
 
 
@@ -417,3 +421,21 @@ def test_cosmetic_edits_of_a_study_change_no_run(edit, tmp_path):
     for sweep in PAPER.sweeps:
         found = [run_id(run) for run in expand(study, sweep, CONFIG.catalogue)]
         assert found == [run_id(run) for run in runs_of(sweep)]
+
+
+# -- figures and tables ---------------------------------------------------------------------------------------------
+
+
+def test_a_study_knows_what_its_figures_and_tables_draw():
+    mini = CONFIG.study("mini")
+    assert mini.figure("hst-05").sweep == "model_parallel"
+    assert mini.table("layouts").sweep == "model_parallel"
+
+
+@pytest.mark.parametrize(("what", "known"), [("figure", "hst-01, hst-04, hst-05"), ("table", "layouts")])
+def test_an_unknown_figure_or_table_lists_those_that_there_are(what, known):
+    with pytest.raises(UserError) as caught:
+        getattr(CONFIG.study("mini"), what)("zzz")
+    assert str(caught.value).startswith(f"study mini: there is no {what} 'zzz'. {what.capitalize()}s: {known}")
+    with pytest.raises(UserError, match=f"{what.capitalize()}s: none"):
+        getattr(_study("base: {nodes: 1}"), what)("zzz")

@@ -131,7 +131,9 @@ def test_what_is_a_result_is_kept_and_what_is_none_is_an_end(store, outcome):
     assert (store.claim(RUN, identity()) is None) == kept
 
 
-@pytest.mark.parametrize("damage", [lambda c: b"", lambda c: c[:-10], lambda c: b"[]", lambda c: c.replace(b'"ok"', b'"fine"')])
+@pytest.mark.parametrize(
+    "damage", [lambda c: b"", lambda c: c[:-10], lambda c: b"[]", lambda c: c.replace(b'"ok"', b'"fine"')]
+)
 def test_a_damaged_result_is_set_aside_and_the_run_is_free(store, damage):
     store.claim(RUN, _dead())
     store.end(run_result(RUN))
@@ -164,7 +166,7 @@ def test_a_result_of_another_run_in_the_folder_is_not_believed(store):
 
 def test_a_store_that_cannot_be_made_is_said(tmp_path):
     (tmp_path / "store").write_bytes(b"a file")
-    with pytest.raises(UserError, match="a part of the path is not a folder|a file is in the way of a folder"):
+    with pytest.raises(UserError, match=r"a part of the path is not a folder|a file is in the way of a folder"):
         RunStore(tmp_path / "store").claim(RUN, identity())
 
 
@@ -196,7 +198,7 @@ def _race(root, rounds, start, results):
 
 
 def test_of_many_drivers_one_gets_each_run(tmp_path):
-    drivers, rounds = 6, 40
+    drivers, rounds = 6, 60
     context = multiprocessing.get_context("fork")
     start, results = context.Barrier(drivers), context.Queue()
     processes = [

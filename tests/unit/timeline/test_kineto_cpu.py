@@ -237,7 +237,8 @@ def _literal(start_ns, end_ns):
     def decimal(value_ns):
         return f"{value_ns // 1000}.{value_ns % 1000:03d}"
 
-    return f'{{"ph":"X","cat":"cpu_op","name":"aten::mm","tid":1,"ts":{decimal(start_ns)},"dur":{decimal(end_ns - start_ns)}}}'
+    times = f'"ts":{decimal(start_ns)},"dur":{decimal(end_ns - start_ns)}'
+    return f'{{"ph":"X","cat":"cpu_op","name":"aten::mm","tid":1,{times}}}'
 
 
 @bounded
@@ -364,7 +365,9 @@ def test_a_trace_that_two_ranks_make():
         assert len(iteration_ns) == 3
         assert {span["rank"] for span in spans} == {rank}
         communication = [span for span in spans if span["kind"] == "communication"]
-        assert [(span["op"], span["axis"], span["group"]) for span in communication] == [("all_reduce", "dp", "mesh_dp")] * 3
+        assert [(span["op"], span["axis"], span["group"]) for span in communication] == [
+            ("all_reduce", "dp", "mesh_dp")
+        ] * 3
         operators = [span["op"] for span in spans if span["kind"] == "compute"]
         assert operators.count("aten::matmul") == 3
         assert operators.count("aten::relu") == 3

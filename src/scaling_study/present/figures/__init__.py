@@ -66,10 +66,7 @@ def draw_figure(study: Study, name: str, records: pl.DataFrame, hardware: Mappin
     Raises:
         UserError: the study has no such figure, no module draws it, or no record is there to draw.
     """
-    if name not in study.figures:
-        known = ", ".join(study.figures)
-        raise UserError(f"there is no figure {name!r}", where=f"study {study.name}", remedy=f"Figures: {known}.")
-    request = study.figures[name]
+    request = study.figure(name)
     module = figure_module(request.draw or name)
     drawn = records.filter(pl.col("hardware") == request.hardware) if request.hardware else records
     if drawn.is_empty():

@@ -14,7 +14,7 @@ TITLE = "Power efficiency and exposed communication"
 CLAIMS = ("dp-power-linear", "dp-majority-exposed")
 METRICS = ("tokens_per_joule", "exposed_fraction")
 SERIES = ("model", "hardware", "tp", "pp", "sequence_length")
-BOX = panels.Box(202, 62)
+BOX = panels.Box(202, 68)
 
 
 def draw(records: pl.DataFrame, context: FigureContext) -> alt.TopLevelMixin:
