@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import re
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 import yaml
@@ -18,10 +19,25 @@ from scaling_study.spec.platforms import Platform
 from scaling_study.spec.studies import Catalogue, Study
 
 T = TypeVar("T")
+_RESOLVED_ANEW = {
+    "tag:yaml.org,2002:bool": (r"^(?:true|True|TRUE|false|False|FALSE)$", "tTfF"),
+    "tag:yaml.org,2002:float": (
+        r"^(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$",
+        "-+0123456789.",
+    ),
+}
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """Safe YAML that refuses a key given twice instead of keeping the last."""
+    """Safe YAML that refuses a key given twice instead of keeping the last.
+
+    Scalars are read as YAML 1.2 reads them: `off` is a word and `3e-4` a number; YAML 1.1 has it the other way round.
+    """
+
+    yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, re.Pattern[str]]]]] = {
+        first: [(tag, pattern) for tag, pattern in resolvers if tag not in _RESOLVED_ANEW]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[Any] = set()
@@ -37,6 +53,10 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
                 )
             seen.add(key)
         return dict(super().construct_mapping(node, deep=deep))
+
+
+for _tag, (_pattern, _first) in _RESOLVED_ANEW.items():
+    _Loader.add_implicit_resolver(_tag, re.compile(_pattern), list(_first))
 
 
 class Config:

@@ -11,10 +11,20 @@ from scaling_study import __version__
 
 @functools.cache
 def code_version() -> str:
-    """`<version>+<commit>`, with `-dirty` where tracked files differ; the version alone outside a checkout."""
-    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12", "--match="]
+    """`<version>+<commit>`, with `-dirty` where the package's files differ; the version alone outside a checkout.
+
+    Only the package counts: figures that a workflow redraws do not change what is measured, and configuration is in
+    the run itself.
+    """
+    package = Path(__file__).parents[1]
     try:
-        described = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+        commit = _git(package, "rev-parse", "--short=12", "HEAD")
+        dirty = "-dirty" if _git(package, "status", "--porcelain", "--untracked-files=no", "--", ".") else ""
     except (OSError, subprocess.SubprocessError):
         return __version__
-    return f"{__version__}+{described}"
+    return f"{__version__}+{commit}{dirty}"
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(folder), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()

@@ -148,9 +148,26 @@ def test_a_missing_file_and_a_folder_in_its_place_are_said(tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("on", True), ("'off'", "off"), ("3e-4", "3e-4"), ("3.0e-4", 3e-4), ("0x10", 16), ("1_000", 1000), ("~", None)],
+    [
+        ("off", "off"),
+        ("yes", "yes"),
+        ("true", True),
+        ("False", False),
+        ("3e-4", 3e-4),
+        ("1E3", 1000.0),
+        ("-.5", -0.5),
+        ("2.", 2.0),
+        ("12", 12),
+        ("0x10", 16),
+        ("1f1b", "1f1b"),
+        ("1.2.3", "1.2.3"),
+        ("~", None),
+        ("2024", 2024),
+    ],
 )
-def test_values_are_those_of_yaml_1_1(text, value, tmp_path):
-    path = tmp_path / "it.yaml"
+def test_scalars_are_read_as_yaml_1_2_reads_them(tmp_path, text, value):
+    path = tmp_path / "file.yaml"
     path.write_text(f"key: {text}\n")
-    assert read_yaml(path) == {"key": value}
+    read = read_yaml(path)["key"]
+    assert read == value
+    assert type(read) is type(value)

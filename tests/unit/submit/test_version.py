@@ -13,8 +13,8 @@ code_version = version.code_version.__wrapped__
 
 @pytest.fixture
 def checkout(tmp_path, monkeypatch):
-    source = tmp_path / "src" / "module.py"
-    source.parent.mkdir()
+    source = tmp_path / "src" / "package" / "room" / "module.py"
+    source.parent.mkdir(parents=True)
     source.write_text("one\n")
     monkeypatch.setattr(version, "__file__", str(source))
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
@@ -45,11 +45,13 @@ def test_a_tag_does_not_change_the_name(checkout):
     assert code_version() == f"{__version__}+{commit[:12]}"
 
 
-def test_an_edited_file_is_dirty_an_untracked_one_is_not(checkout):
+def test_an_edited_file_of_the_package_is_dirty_another_one_is_not(checkout):
+    (checkout / "figure.svg").write_text("drawn")
     commit = _commit(checkout)
+    (checkout / "figure.svg").write_text("drawn again")
     (checkout / "notes.txt").write_text("untracked")
     assert code_version() == f"{__version__}+{commit[:12]}"
-    (checkout / "src" / "module.py").write_text("two\n")
+    (checkout / "src" / "package" / "room" / "module.py").write_text("two\n")
     assert code_version() == f"{__version__}+{commit[:12]}-dirty"
 
 
