@@ -22,7 +22,7 @@ from scaling_study.submit import verdict
 from scaling_study.submit.node import start_rank
 
 LOOPBACK = "127.0.0.1"
-_POLL_S = 0.1
+_POLL_S = 0.2  # ranks and driver share the cores
 _EVIDENCE_S = 1.5  # after the first sign of a failure, the ranks get this long to say what happened
 _EXIT_S = 5.0
 _SUBMITIT_LIMIT_MIN = 24 * 60.0  # never reached: the limits of the platform are this driver's
