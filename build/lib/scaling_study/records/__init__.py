@@ -1,8 +1,0 @@
-"""Records: one row a run, with provenance; their schema, gathering, choice of the best, and the cache. No torch."""
-
-from scaling_study.records.best import best_layouts
-from scaling_study.records.build import record_of
-from scaling_study.records.files import read_records, write_records
-from scaling_study.records.schema import SCHEMA, SCHEMA_VERSION, reason_for
-
-__all__ = ["SCHEMA", "SCHEMA_VERSION", "best_layouts", "read_records", "reason_for", "record_of", "write_records"]
