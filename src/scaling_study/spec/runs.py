@@ -38,6 +38,7 @@ class Protocol(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         profiled_iterations: iterations under the profiler, after and outside the timed ones.
         data: name of the data set in `config/data`.
         learning_rate: of AdamW.
+        max_gradient_norm: gradients are scaled down to this global norm, over all ranks; None leaves them.
         revision: raised by hand when what is measured changes.
     """
 
@@ -46,6 +47,7 @@ class Protocol(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     profiled_iterations: Positive = 3
     data: str = "wikipedia-stackexchange"
     learning_rate: Annotated[float, Meta(gt=0)] = 3e-4
+    max_gradient_norm: Annotated[float, Meta(gt=0)] | None = None
     revision: Positive = 1
 
     def __post_init__(self) -> None:
@@ -211,6 +213,9 @@ def violations(run: TrainingRun, model: Model, hardware: Hardware) -> list[str]:
         )
     if run.virtual_stages > 1 and run.schedule is not PipelineSchedule.INTERLEAVED:
         found.append(f"virtual_stages ({run.virtual_stages}) needs the schedule {PipelineSchedule.INTERLEAVED}")
-    if run.schedule is PipelineSchedule.INTERLEAVED and (run.pp == 1 or run.virtual_stages == 1):
-        found.append(f"the schedule {run.schedule} needs pp > 1 and virtual_stages > 1")
+    if run.schedule is PipelineSchedule.INTERLEAVED:
+        if run.pp == 1 or run.virtual_stages == 1:
+            found.append(f"the schedule {run.schedule} needs pp > 1 and virtual_stages > 1")
+        rounds = max(1, run.microbatches // run.pp)
+        found.append(indivisible("micro-batches", run.microbatches, "rounds of the interleaved schedule", rounds))
     return [sentence for sentence in found if sentence]

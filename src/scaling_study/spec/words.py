@@ -21,9 +21,16 @@ class ReductionDtype(StrEnum):
 
 
 class AttentionBackend(StrEnum):
-    """Who computes attention. A backend that is missing fails the run; none falls back to another."""
+    """Who computes attention. A backend that is missing fails the run; none falls back to another.
+
+    `sdpa` lets PyTorch choose its kernel; the others with that prefix name the one that must run.
+    """
 
     SDPA = "sdpa"
+    SDPA_FLASH = "sdpa_flash"
+    SDPA_EFFICIENT = "sdpa_efficient"
+    SDPA_CUDNN = "sdpa_cudnn"
+    SDPA_MATH = "sdpa_math"
     XFORMERS = "xformers"
 
 

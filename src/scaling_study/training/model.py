@@ -11,7 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from scaling_study.spec import Model
+from scaling_study.spec import ActivationCheckpointing, AttentionBackend, Model
+from scaling_study.training.attention import Attend, attend_with
+from scaling_study.training.recompute import recomputing
 
 
 class RMSNorm(nn.Module):
@@ -46,9 +48,9 @@ def rotate(x_BTHK: Tensor, cos_TK: Tensor, sin_TK: Tensor) -> Tensor:
 class Attention(nn.Module):
     """Causal self-attention with grouped key-value heads."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, attend: Attend) -> None:
         super().__init__()
-        self.head_dim = model.head_dim
+        self.head_dim, self.attend = model.head_dim, attend
         self.wq = nn.Linear(model.hidden, model.heads * model.head_dim, bias=False)
         self.wk = nn.Linear(model.hidden, model.kv_heads * model.head_dim, bias=False)
         self.wv = nn.Linear(model.hidden, model.kv_heads * model.head_dim, bias=False)
@@ -61,14 +63,7 @@ class Attention(nn.Module):
         k_BTGK = self.wk(x_BTD).view(batch, length, -1, self.head_dim)
         v_BTGK = self.wv(x_BTD).view(batch, length, -1, self.head_dim)
         q_BTHK, k_BTGK = rotate(q_BTHK, cos_TK, sin_TK), rotate(k_BTGK, cos_TK, sin_TK)
-        out_BHTK = functional.scaled_dot_product_attention(
-            q_BTHK.transpose(1, 2),
-            k_BTGK.transpose(1, 2),
-            v_BTGK.transpose(1, 2),
-            is_causal=True,
-            enable_gqa=q_BTHK.shape[2] != k_BTGK.shape[2],
-        )
-        return self.wo(out_BHTK.transpose(1, 2).reshape(batch, length, -1))
+        return self.wo(self.attend(q_BTHK, k_BTGK, v_BTGK).reshape(batch, length, -1))
 
 
 class FeedForward(nn.Module):
@@ -86,36 +81,59 @@ class FeedForward(nn.Module):
 
 
 class Block(nn.Module):
-    """One pre-norm transformer block."""
+    """One pre-norm transformer block; its activations are kept or computed again."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, attend: Attend, checkpointing: ActivationCheckpointing) -> None:
         super().__init__()
         self.attention_norm = RMSNorm(model.hidden, model.norm_epsilon)
-        self.attention = Attention(model)
+        self.attention = Attention(model, attend)
         self.ffn_norm = RMSNorm(model.hidden, model.norm_epsilon)
         self.feed_forward = FeedForward(model)
+        self._forward = recomputing(self._residual, checkpointing)
 
     def forward(self, x_BTD: Tensor, cos_TK: Tensor, sin_TK: Tensor) -> Tensor:
         """Attention and feed-forward, each added to the residual stream."""
+        return self._forward(x_BTD, cos_TK, sin_TK)
+
+    def _residual(self, x_BTD: Tensor, cos_TK: Tensor, sin_TK: Tensor) -> Tensor:
         x_BTD = x_BTD + self.attention(self.attention_norm(x_BTD), cos_TK, sin_TK)
         return x_BTD + self.feed_forward(self.ffn_norm(x_BTD))
 
 
 class Llama(nn.Module):
-    """The decoder, or one pipeline stage of it: some blocks, embedding on the first, norm and head on the last."""
+    """The decoder, or one pipeline stage of it: some blocks, embedding on the first, norm and head on the last.
+
+    Args:
+        model: dimensions.
+        sequence_length: tokens of a sequence.
+        stage: which of `stages` this is.
+        stages: pipeline stages; with an interleaved schedule a rank holds several.
+        attention: the attention backend.
+        checkpointing: which activations of a block are computed again.
+    """
 
     tok_embeddings: nn.Embedding | None
     norm: RMSNorm | None
     output: nn.Linear | None
 
-    def __init__(self, model: Model, sequence_length: int, *, stage: int = 0, stages: int = 1) -> None:
+    def __init__(
+        self,
+        model: Model,
+        sequence_length: int,
+        *,
+        stage: int = 0,
+        stages: int = 1,
+        attention: AttentionBackend = AttentionBackend.SDPA,
+        checkpointing: ActivationCheckpointing = ActivationCheckpointing.NONE,
+    ) -> None:
         super().__init__()
         per_stage = model.layers // stages
         mine = range(stage * per_stage, (stage + 1) * per_stage)
         first, last = stage == 0, stage == stages - 1
         self.model, self.sequence_length = model, sequence_length
         self.tok_embeddings = nn.Embedding(model.vocabulary, model.hidden) if first else None
-        self.layers = nn.ModuleDict({str(layer): Block(model) for layer in mine})
+        attend = attend_with(attention)
+        self.layers = nn.ModuleDict({str(layer): Block(model, attend, checkpointing) for layer in mine})
         self.norm = RMSNorm(model.hidden, model.norm_epsilon) if last else None
         self.output = nn.Linear(model.hidden, model.vocabulary, bias=False) if last else None
         self.register_buffer("cos_TK", torch.empty(sequence_length, model.head_dim // 2), persistent=False)
