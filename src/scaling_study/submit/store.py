@@ -115,12 +115,12 @@ class RunStore:
         path = files.result if result.outcome.is_result else files.attempt(result.attempt).ended
         write_atomically(path, msgspec.json.encode(result))
 
-    def discard_damaged(self, run: Run) -> bool:
-        """Move a result that cannot be read out of the way; whether there was one."""
+    def set_aside(self, run: Run, why: str) -> bool:
+        """Move a result that is of no use out of the way, never away; whether there was one."""
         path = self.files(run).result
-        if not path.exists() or self.result(run) is not None:
+        if not path.exists():
             return False
-        path.replace(path.with_suffix(".damaged.json"))
+        path.replace(path.with_suffix(f".{why.split(maxsplit=1)[0]}.{time.time_ns()}.json"))
         return True
 
 

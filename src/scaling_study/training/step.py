@@ -118,6 +118,7 @@ class Trainer:
         for index, (micro_tokens, micro_target) in enumerate(pairs):
             if isinstance(self.stage, FSDPModule):
                 self.stage.set_requires_gradient_sync(index == count - 1)
+                self.stage.set_reshard_after_backward(index == count - 1 or self.run.reshard_after_forward)
             loss = token_loss(self.stage(micro_tokens), micro_target) / count
             loss.backward()
             total += loss.detach()

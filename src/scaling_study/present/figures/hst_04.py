@@ -19,7 +19,7 @@ CLAIMS = (
     "dp-majority-exposed",
     "small-scale-extrapolation",
 )
-SERIES = ("model", "hardware", "tp", "pp", "sequence_length")
+VARYING = ("nodes", "gpus", "dp", "global_batch")
 TIMES = {
     "compute_s": ("compute", BLUE),
     "communication_s": ("comm.", ORANGE),
@@ -32,7 +32,7 @@ NOTE = "Bars in (a): 5th to 95th percentile of iterations. Times in (c): means o
 
 def draw(records: pl.DataFrame, context: FigureContext) -> alt.TopLevelMixin:
     """Six panels: global and local throughput, times of an iteration; utilisation, power, tokens per joule."""
-    frame = rows.one_series(rows.with_ideal(rows.with_spread(rows.chosen(records))), SERIES, context)
+    frame = rows.one_series(rows.with_ideal(rows.with_spread(rows.chosen(records))), VARYING, context)
     frame = frame.with_columns(total_power_w=pl.col("power_w_per_gpu") * pl.col("gpus"))
     x = doubling_axis("gpus", frame["gpus"], context.devices)
     rate = value_axis(

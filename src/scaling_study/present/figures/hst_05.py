@@ -14,7 +14,7 @@ from scaling_study.present.theme import BLUE, GREEN, MARKS, MINUS_SIGN, PAGE_WID
 
 TITLE = "Layouts of model parallelism"
 CLAIMS = ("mp-beats-dp-h100", "mp-beats-dp-a100", "exposed-correlation", "mp-across-nodes")
-SERIES = ("model", "gpus", "sequence_length")
+VARYING = ("hardware", "nodes", "dp", "tp", "pp", "precision")
 NOTE = (
     "Each layout with its fastest micro-batch; bars: 5th to 95th percentile of iterations; "
     f"dotted: data parallelism alone (1 {TIMES_SIGN} 1)."
@@ -26,7 +26,7 @@ METRICS = ("words_per_second", EXPOSED)
 
 def draw(records: pl.DataFrame, context: FigureContext) -> alt.TopLevelMixin:
     """One row of three panels a hardware: throughput and exposed communication by layout, one against the other."""
-    frame = rows.one_series(rows.with_spread(rows.chosen(records)), SERIES, context)
+    frame = rows.one_series(rows.with_spread(rows.chosen(records)), VARYING, context)
     parts = frame.partition_by("hardware", maintain_order=True)
     many = len(parts) > 1
     drawn = [one for part in parts for one in _hardware(part, f", {part['hardware'][0].upper()}" if many else "")]
