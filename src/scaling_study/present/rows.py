@@ -77,6 +77,12 @@ def with_ideal(frame: pl.DataFrame) -> pl.DataFrame:
     return joined.with_columns(ideal_words_per_second=pl.col("rate") * pl.col("gpus")).drop("rate")
 
 
+def kept_iterations(frame: pl.DataFrame) -> str:
+    """Over how many iterations the records' spread is taken, `8` or `8 to 50`."""
+    kept = (frame["iterations"] - frame["discard"]).drop_nulls().unique().sort().to_list()
+    return " to ".join(str(count) for count in (kept[:1] if len(kept) < 2 else [kept[0], kept[-1]])) or "the"
+
+
 def rank_correlations(frame: pl.DataFrame) -> dict[Provenance, float]:
     """Spearman's coefficient of exposed communication and throughput, a provenance; at least three layouts each."""
     both = ("exposed_communication_s", "words_per_second")

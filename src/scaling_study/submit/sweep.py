@@ -33,7 +33,7 @@ from scaling_study.spec import (
     TrainingRun,
     run_id,
 )
-from scaling_study.submit.local import run_locally
+from scaling_study.submit.local import alone_on_this_machine, run_locally
 from scaling_study.submit.store import HEARTBEAT_S, RunStore
 from scaling_study.submit.verdict import ended, utc_now
 from scaling_study.submit.version import code_version
@@ -185,7 +185,8 @@ class Driver:
         if infeasible:
             result: RunResult | None = ended(assignment, Outcome.INFEASIBLE, infeasible, utc_now())
         else:
-            result = run_locally(assignment, self.platform, lambda progress: self._goes_on(run, number, progress))
+            with alone_on_this_machine(lambda: self.monitor.note("another run is at work on this machine; waiting")):
+                result = run_locally(assignment, self.platform, lambda progress: self._goes_on(run, number, progress))
         if result is not None:
             self.store.end(result)
             return result

@@ -14,7 +14,9 @@ TITLE = "Memory and the data-parallel size"
 CLAIMS = ("memory-sharding",)
 VARYING = ("nodes", "gpus", "dp", "global_batch")
 BOX = panels.Box(202, 84)
-NOTE = "Peak of the fullest rank; grey: a perfect split, in inverse proportion to the size."
+NOTE = (
+    "Peak of the fullest rank; grey: a perfect split, in inverse proportion to the size. At size 1 nothing is sharded."
+)
 
 
 def draw(records: pl.DataFrame, context: FigureContext) -> alt.TopLevelMixin:
