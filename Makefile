@@ -13,6 +13,7 @@ INPUTS := pyproject.toml constraints/cpu.txt
 SNAKEMAKE = SCALING_STUDY_OWNER_PID=$$PPID PATH="$(abspath $(BIN)):$$PATH" exec $(BIN)/snakemake
 
 .PHONY: help study test figure paper lint clean
+.NOTPARALLEL:
 .DEFAULT_GOAL := help
 
 help:
@@ -47,8 +48,8 @@ clean:
 	find results -mindepth 1 -maxdepth 1 ! -name cached -exec rm -rf {} +
 
 $(VENV)/.base: $(INPUTS)
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-		{ echo 'Python 3.11 or later is needed; name one with PYTHON=python3.11' >&2; exit 2; }
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || \
+		{ echo 'Python 3.11, 3.12 or 3.13 is needed; name one with PYTHON=python3.11' >&2; exit 2; }
 	@echo 'setting up $(VENV): base'
 	@$(PYTHON) -m venv $(VENV)
 	@$(PIP) --editable .

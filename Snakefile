@@ -4,10 +4,13 @@ from snakemake.exceptions import WorkflowError
 from snakemake.utils import min_version
 
 from scaling_study.errors import UserError
-from scaling_study.processes import end_with_owner_of_environment
+from scaling_study.processes import follow_owner_of_environment, own_what_is_started
 from scaling_study.workflow import Plan
 
 min_version("9.20")
+
+follow_owner_of_environment(at_once=True)
+own_what_is_started()
 
 try:
     plan = Plan(config)
@@ -25,7 +28,6 @@ wildcard_constraints:
 
 
 onstart:
-    end_with_owner_of_environment(at_once=True)
     plan.lock()
 
 

@@ -4,11 +4,24 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import polars as pl
+
 from scaling_study.console import SweepMonitor
 from scaling_study.errors import UserError, write_atomically
-from scaling_study.records import read_records, record_of, write_records
-from scaling_study.spec import Catalogue, Config, Provenance, Run, RunResult, Study, TrainingRun, expand, run_id
-from scaling_study.submit import Driver, RunStore, check_writable
+from scaling_study.records import read_records, record_of, require_runs, write_records
+from scaling_study.spec import (
+    Catalogue,
+    Config,
+    Provenance,
+    Run,
+    RunResult,
+    Study,
+    TokenManifest,
+    TrainingRun,
+    expand,
+    run_id,
+)
+from scaling_study.submit import Driver, RunStore, check_writable, prepared
 
 
 def measure_sweep(
@@ -37,7 +50,7 @@ def measure_sweep(
     with SweepMonitor(runs, f"{study.name} {sweep_name}", log) as monitor:
         driver = Driver(platform, catalogue, store, data_folder, monitor)
         driver.check(runs)
-        _check_data(config, runs, data_folder)
+        driver.manifests = _manifests(config, runs, catalogue, data_folder)
         results = driver.measure(runs).results
     failed = [result for result in results if not result.outcome.is_result]
     if failed and not keep_failures:
@@ -46,16 +59,13 @@ def measure_sweep(
     return []
 
 
-def _check_data(config: Config, runs: list[Run], data_folder: Path) -> None:
-    """Find out before any rank starts that a token file is missing."""
-    for name in sorted({run.protocol.data for run in runs if isinstance(run, TrainingRun)}):
-        dataset = config.dataset(name)
-        if not (data_folder / f"{name}.json").exists():
-            raise UserError(
-                f"the data set {name!r} is not prepared",
-                where=str(data_folder),
-                remedy=f"Run: scaling-study prepare {dataset.name} --results {data_folder.parent}",
-            )
+def _manifests(config: Config, runs: list[Run], catalogue: Catalogue, data_folder: Path) -> dict[str, TokenManifest]:
+    """The prepared data of the runs, checked before any rank starts."""
+    training = [run for run in runs if isinstance(run, TrainingRun)]
+    by_name = {
+        name: [run for run in training if run.protocol.data == name] for name in {r.protocol.data for r in training}
+    }
+    return {name: prepared(config.dataset(name), data_folder, by_name[name], catalogue) for name in sorted(by_name)}
 
 
 def _record(result: RunResult, catalogue: Catalogue, platform_name: str) -> dict[str, object]:
@@ -70,11 +80,11 @@ def _failure(result: RunResult, store: RunStore) -> str:
     return f"{run_id(result.run)}: {result.outcome}: {result.reason} (log: {log})"
 
 
-def promote_records(study: Study, platform_name: str, results_folder: Path) -> list[Path]:
+def promote_records(config: Config, study: Study, platform_name: str, results_folder: Path) -> list[Path]:
     """Copy every record file of a study and platform into the cache, after reading it through the checks.
 
     Raises:
-        UserError: there is none, one is damaged, or the cache cannot be written.
+        UserError: there is none, one is damaged or not of the study's runs, or the cache cannot be written.
     """
     source = results_folder / study.name / platform_name
     paths = sorted(source.glob("*.parquet"))
@@ -82,7 +92,22 @@ def promote_records(study: Study, platform_name: str, results_folder: Path) -> l
         raise UserError("there are no records", where=str(source), remedy=f"Measure the study {study.name} first.")
     target = results_folder / "cached" / study.name / platform_name
     for path in paths:  # all are checked before the first is copied
-        read_records(path)
+        require_runs(read_records(path), _run_ids(config, study, path.stem), str(path))
     for path in paths:
         write_atomically(target / path.name, path.read_bytes())
     return [target / path.name for path in paths]
+
+
+def _run_ids(config: Config, study: Study, sweep: str) -> dict[str, str]:
+    """The hardware of every run of a sweep, by run id."""
+    return {run_id(run): run.hardware for run in expand(study, sweep, config.catalogue)}
+
+
+def records_of_sweep(config: Config, study: Study, sweep: str, paths: tuple[Path, ...]) -> pl.DataFrame:
+    """The records of a sweep from its files, one a platform.
+
+    Raises:
+        UserError: a file is damaged, or its records are not of the sweep's runs.
+    """
+    run_ids = _run_ids(config, study, sweep)
+    return pl.concat([require_runs(read_records(path), run_ids, str(path)) for path in paths])

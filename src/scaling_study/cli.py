@@ -6,17 +6,12 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from scaling_study.errors import UserError, explain_os_error
 from scaling_study.spec import Config
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from scaling_study.spec import Study
 
 EXIT_FAILED_RUNS = 1
 EXIT_USER_ERROR = 2
@@ -39,7 +34,11 @@ def cli(context: click.Context, config_folder: Path) -> None:
 
     Exit codes: 0 done, 1 some runs failed, 2 something you can mend, 130 interrupted.
     """
+    from scaling_study.processes import follow_owner_of_environment
+
     context.obj = Config(config_folder)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    follow_owner_of_environment(at_once=context.invoked_subcommand != "measure")  # a driver ends its ranks first
 
 
 _results = click.option(
@@ -87,7 +86,7 @@ def prepare(config: Config, dataset_name: str, results_folder: Path) -> None:
     manifest = prepare_dataset(
         config.dataset(dataset_name), results_folder / "data", lambda line: click.echo(line, err=True)
     )
-    click.echo(f"{manifest.dataset}: {manifest.tokens:,} tokens of a vocabulary of {manifest.vocabulary:,}", err=True)
+    click.echo(f"{dataset_name}: {manifest.tokens:,} tokens of {manifest.dataset.vocabulary:,} kinds", err=True)
 
 
 @cli.command()
@@ -110,10 +109,7 @@ def measure(
     Example: scaling-study measure mini data_parallel --platform local --output results/mini/local/data_parallel.parquet
     """
     from scaling_study.campaign import measure_sweep
-    from scaling_study.processes import end_with_owner_of_environment
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    end_with_owner_of_environment(at_once=False)  # ranks are ended in good order
     failed = measure_sweep(config, study_name, sweep_name, platform_name, output, log, keep_failures, results_folder)
     if failed:
         raise FailedRunsError("\n".join(failed))
@@ -131,11 +127,12 @@ def figure(config: Config, study_name: str, figure_name: str, record_files: tupl
     Example: scaling-study figure mini hst-04 results/cached/mini/local/data_parallel.parquet
     --output figures/mini
     """
+    from scaling_study.campaign import records_of_sweep
     from scaling_study.present.figures import draw_figure
     from scaling_study.present.render import render
 
     study = config.study(study_name)
-    records = _read(config, study, study.figure(figure_name).sweep, record_files)
+    records = records_of_sweep(config, study, study.figure(figure_name).sweep, record_files)
     render(draw_figure(study, figure_name, records, config.catalogue.hardware), output, figure_name)
 
 
@@ -151,10 +148,11 @@ def table(config: Config, study_name: str, table_name: str, record_files: tuple[
     Example: scaling-study table mini layouts results/cached/mini/local/model_parallel.parquet
     --output figures/mini
     """
+    from scaling_study.campaign import records_of_sweep
     from scaling_study.present.tables import make_table, write_table
 
     study = config.study(study_name)
-    records = _read(config, study, study.table(table_name).sweep, record_files)
+    records = records_of_sweep(config, study, study.table(table_name).sweep, record_files)
     write_table(make_table(study, table_name, records), output, table_name)
 
 
@@ -172,23 +170,12 @@ def paper(
     Example: scaling-study paper mini results/cached/mini/local/data_parallel.parquet
     results/cached/mini/local/model_parallel.parquet --figures figures/mini --output paper/paper.pdf
     """
+    from scaling_study.campaign import records_of_sweep
     from scaling_study.present.paper import build_paper
 
     study = config.study(study_name)
-    frames = {path.stem: _read(config, study, path.stem, (path,)) for path in record_files}
+    frames = {path.stem: records_of_sweep(config, study, path.stem, (path,)) for path in record_files}
     build_paper(study, frames, figures_folder, Path("paper"), output)
-
-
-def _read(config: Config, study: Study, sweep: str, record_files: tuple[Path, ...]) -> pl.DataFrame:
-    """The records of a sweep from its files; refuse those of other runs."""
-    import polars as pl
-
-    from scaling_study.records import read_records, require_runs
-    from scaling_study.spec import expand, run_id
-
-    frame = pl.concat([read_records(path) for path in record_files])
-    run_ids = [run_id(run) for run in expand(study, sweep, config.catalogue)]
-    return require_runs(frame, run_ids, ", ".join(str(path) for path in record_files))
 
 
 @cli.command()
@@ -203,7 +190,7 @@ def promote(config: Config, study_name: str, platform_name: str, results_folder:
     """
     from scaling_study.campaign import promote_records
 
-    for path in promote_records(config.study(study_name), platform_name, results_folder):
+    for path in promote_records(config, config.study(study_name), platform_name, results_folder):
         click.echo(path)
 
 

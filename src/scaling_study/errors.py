@@ -52,7 +52,7 @@ def write_atomically(path: Path, content: bytes, *, durable: bool = True) -> Non
     Args:
         path: the file; its folder is made.
         content: all of it.
-        durable: wait until the content is on the disk, so that it survives a crash of the machine.
+        durable: wait until the content is on the disk.
 
     Raises:
         UserError: the folder cannot be made or written, or the disk is full. Nothing is left behind.

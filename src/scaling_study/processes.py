@@ -7,17 +7,22 @@ killed link cannot clean up. So each link watches the one above it and ends by i
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import socket
+import sys
 import threading
 import time
+from pathlib import Path
 
+import msgspec
 import psutil
 
 from scaling_study.spec import ProcessIdentity
 
 OWNER_VARIABLE = "SCALING_STUDY_OWNER_PID"
+_CGROUP = Path("/sys/fs/cgroup")
 _CLOCK_TOLERANCE_S = 2.0
 _WATCH_INTERVAL_S = 0.25
 _GRACE_S = 5.0
@@ -65,15 +70,46 @@ def end_with(owner: ProcessIdentity, *, at_once: bool) -> None:
     threading.Thread(target=watch, name="end-with-owner", daemon=True).start()
 
 
-def end_with_owner_of_environment(*, at_once: bool) -> None:
-    """Follow the process named by the environment, if there is one, and become the owner of what is started here."""
-    pid = os.environ.get(OWNER_VARIABLE, "")
-    if pid.isdecimal() and psutil.pid_exists(int(pid)):
-        end_with(identity(int(pid)), at_once=at_once)
-    os.environ[OWNER_VARIABLE] = str(os.getpid())
+def follow_owner_of_environment(*, at_once: bool) -> None:
+    """End with the process that the environment names, if it names one; end now if that one has gone already.
+
+    The variable holds a process id, and after a colon the start time where whoever set it knew it (make does not).
+    """
+    pid, _, started = os.environ.get(OWNER_VARIABLE, "").partition(":")
+    if not pid.isdecimal():
+        return
+    try:
+        owner = identity(int(pid))
+    except psutil.NoSuchProcess:
+        sys.exit("the process that started this one has gone; ending with it")
+    if started:
+        owner = msgspec.structs.replace(owner, started=started)
+    end_with(owner, at_once=at_once)
+
+
+def own_what_is_started() -> None:
+    """Make this process the one that those it starts end with."""
+    me = identity()
+    os.environ[OWNER_VARIABLE] = f"{me.pid}:{me.started}"
 
 
 def available_cores() -> int:
-    """Cores that this process may run on."""
+    """Cores that this process may keep busy: its affinity, or less where a container's quota says so."""
     affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
+    cores = len(affinity(0)) if affinity else os.cpu_count() or 1
+    quota = _quota_cores()
+    return cores if quota is None else max(1, min(cores, math.floor(quota)))
+
+
+def _quota_cores() -> float | None:
+    """The CPU quota of the control group in cores (version 2, then 1); None where there is none."""
+    for path, period_path in (("cpu.max", None), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):
+        try:
+            words = (_CGROUP / path).read_text(encoding="ascii").split()
+            words += (_CGROUP / period_path).read_text(encoding="ascii").split() if period_path else []
+            quota_us, period_us = float(words[0]), float(words[1])
+        except (OSError, ValueError, IndexError):
+            continue
+        if quota_us > 0 and period_us > 0:
+            return quota_us / period_us
+    return None

@@ -7,9 +7,12 @@ The workflow reads records from one of two places and never mixes them: `results
 from __future__ import annotations
 
 import fcntl
+import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any, Protocol
+
+import msgspec
 
 from scaling_study.errors import UserError, explain_os_error
 from scaling_study.spec import Config, Study, TrainingRun, expand, run_id
@@ -27,6 +30,7 @@ class Wildcards(Protocol):
     sweep: str
     figure: str
     table: str
+    dataset: str
 
 
 class Plan:
@@ -127,7 +131,11 @@ class Plan:
 
     def paper_sources(self) -> list[str]:
         """The paper's own files."""
-        return sorted(str(path.relative_to(self.root)) for path in (self.root / "paper").glob("*.typ"))
+        return sorted(
+            str(path.relative_to(self.root))
+            for path in (self.root / "paper").glob("*.*")
+            if path.suffix in (".typ", ".yml")
+        )
 
     def targets(self) -> list[str]:
         """Everything, or the files of the figure that was asked for."""
@@ -160,10 +168,27 @@ class Plan:
         runs = expand(self.studies[wildcards.study], wildcards.sweep, self.config.catalogue)
         return " ".join(run_id(run) for run in runs)
 
+    def definitions(self, wildcards: Wildcards) -> str:
+        """A digest of what the names of a sweep's runs mean: models, hardware, data. A change gathers it anew."""
+        runs = expand(self.studies[wildcards.study], wildcards.sweep, self.config.catalogue)
+        training = [run for run in runs if isinstance(run, TrainingRun)]
+        named = [
+            *(self.config.catalogue.models[name] for name in sorted({run.model for run in training})),
+            *(self.config.catalogue.hardware[name] for name in sorted({run.hardware for run in runs})),
+            *(self.config.dataset(name) for name in sorted({run.protocol.data for run in training})),
+        ]
+        return hashlib.sha256(msgspec.json.encode(named, order="sorted")).hexdigest()[:16]
+
+    def definition_of_data(self, wildcards: Wildcards) -> str:
+        """A digest of a data set's definition."""
+        definition = msgspec.json.encode(self.config.dataset(wildcards.dataset), order="sorted")
+        return hashlib.sha256(definition).hexdigest()[:16]
+
     def drawing_code(self) -> list[str]:
         """The modules that draw; a change of one redraws, and measures nothing."""
-        folder = Path(__file__).parent / "present"
-        return sorted(str(path) for path in folder.rglob("*.py"))
+        package = Path(__file__).parent
+        drawn_by = [*(package / "present").rglob("*"), *(package / "records").glob("*.py")]
+        return sorted(str(path) for path in drawn_by if path.suffix in (".py", ".otf"))
 
     # -- one at a time ------------------------------------------------------------------------------------------
 

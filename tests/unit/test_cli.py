@@ -12,8 +12,8 @@ import pytest
 from scaling_study import __version__
 from scaling_study.cli import main
 from scaling_study.records import record_of, write_records
-from scaling_study.spec import Provenance, expand, run_id
-from tests.unit.samples import CONFIG, PART, ROOT, TINY, run_result
+from scaling_study.spec import Config, Outcome, Provenance, expand, run_id
+from tests.unit.samples import CONFIG, PART, ROOT, TINY, run_result, training_run
 
 SMALL_DATA = "{title: t, source: generated, documents: 60, words: 1500, vocabulary: 500}"
 
@@ -79,8 +79,11 @@ def config(tmp_path):
     return tmp_path / "config"
 
 
-def a_record_file(path):
-    record = record_of(run_result(), TINY, PART, platform="here", provenance=Provenance.MEASURED)
+def a_record_file(path, config=None):
+    """A record file of the small study's run, or of a run of no study."""
+    run = expand(Config(config).study("it"), "one", Config(config).catalogue)[0] if config else training_run()
+    result = run_result(run, outcome=Outcome.OUT_OF_MEMORY) if config else run_result(run)
+    record = record_of(result, TINY, PART, platform="here", provenance=Provenance.MEASURED)
     write_records(path, [record])
     return path
 
@@ -286,11 +289,13 @@ def test_records_of_another_study_are_one_message(config, run, tmp_path):
         "--output",
         tmp_path / "out",
     )
-    assert one_message(run(*arguments)).startswith(f"{path}: 1 of 1 records are of runs that the sweep does not have")
+    assert one_message(run(*arguments)).startswith(
+        f"{path}: the records are not those of the sweep: 1 of runs that the sweep does not have"
+    )
 
 
 def test_promote_copies_the_records_of_a_study(config, run, tmp_path):
-    path = a_record_file(tmp_path / "results" / "it" / "here" / "one.parquet")
+    path = a_record_file(tmp_path / "results" / "it" / "here" / "one.parquet", config)
     copy = tmp_path / "results" / "cached" / "it" / "here" / "one.parquet"
     code, printed, _ = run("--config", config, "promote", "it", "--platform", "here", "--results", tmp_path / "results")
     assert (code, printed) == (0, f"{copy}\n")
@@ -299,7 +304,7 @@ def test_promote_copies_the_records_of_a_study(config, run, tmp_path):
 
 def test_damaged_records_are_not_promoted(config, run, tmp_path):
     folder = tmp_path / "results" / "it" / "here"
-    a_record_file(folder / "one.parquet")
+    a_record_file(folder / "one.parquet", config)
     (folder / "two.parquet").write_bytes(b"damaged")
     said = one_message(
         run("--config", config, "promote", "it", "--platform", "here", "--results", tmp_path / "results")
@@ -406,7 +411,7 @@ def test_a_full_disk_stops_a_measurement_before_it_starts(config, mounted):
 
 def test_a_full_disk_stops_promotion_and_keeps_what_was_there(config, mounted, run):
     folder = mounted("size=256k")
-    path = a_record_file(folder / "it" / "here" / "one.parquet")
+    path = a_record_file(folder / "it" / "here" / "one.parquet", config)
     old = folder / "cached" / "it" / "here" / "one.parquet"
     old.parent.mkdir(parents=True)
     old.write_bytes(b"what was there")
@@ -424,7 +429,7 @@ def test_a_full_disk_stops_promotion_and_keeps_what_was_there(config, mounted, r
 
 def test_a_read_only_output_stops_every_verb_that_writes(config, mounted, run):
     folder = mounted("size=1m")
-    a_record_file(folder / "it" / "here" / "one.parquet")
+    a_record_file(folder / "it" / "here" / "one.parquet", config)
     before = _content(folder)
     _read_only(folder)
     advice = "the file system is read-only. Choose an output on a file system that can be written."

@@ -1,5 +1,6 @@
 """Processes are told apart, and end with their owner."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -100,9 +101,9 @@ def test_a_follower_ends_within_seconds_of_its_killed_owner(sleeper, at_once, co
 def test_the_environment_names_the_owner_and_a_chain_ends_together(sleeper):
     script = """
 import os, subprocess, sys, time
-from scaling_study.processes import OWNER_VARIABLE, end_with_owner_of_environment
-end_with_owner_of_environment(at_once=True)
-assert os.environ[OWNER_VARIABLE] == str(os.getpid())
+from scaling_study.processes import follow_owner_of_environment, own_what_is_started
+follow_owner_of_environment(at_once=True)
+own_what_is_started()
 print(os.getpid(), flush=True)
 if len(sys.argv) > 1:
     subprocess.run([sys.executable, "-c", sys.argv[1]])
@@ -124,22 +125,58 @@ time.sleep(60)
         assert [is_alive(link) for link in links] == [False, False]
     finally:
         for link in [first.pid, *(link.pid for link in links)]:
-            subprocess.run(["kill", "-9", str(link)], capture_output=True, check=False)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(link, signal.SIGKILL)
         first.wait()
 
 
-@pytest.mark.parametrize("value", ["", "none", "999999999"])
-def test_an_owner_that_is_not_there_is_not_followed(value, monkeypatch):
+@pytest.mark.parametrize("value", ["", "none"])
+def test_no_owner_is_not_followed(value, monkeypatch):
     monkeypatch.setenv(OWNER_VARIABLE, value)
+    monkeypatch.setattr(processes, "end_with", lambda owner, *, at_once: pytest.fail("followed"))
+    processes.follow_owner_of_environment(at_once=True)
+
+
+def test_an_owner_that_has_gone_ends_this_process_now(monkeypatch):
+    monkeypatch.setenv(OWNER_VARIABLE, "999999999")
+    with pytest.raises(SystemExit, match="has gone"):
+        processes.follow_owner_of_environment(at_once=True)
+
+
+def test_a_process_id_used_again_is_no_owner(monkeypatch):
+    monkeypatch.setenv(OWNER_VARIABLE, f"{os.getpid()}:12.00")
     followed = []
+    monkeypatch.setattr(processes, "end_with", lambda owner, *, at_once: followed.append((owner, at_once)))
+    processes.follow_owner_of_environment(at_once=True)
+    assert not is_alive(followed[0][0])
 
-    def follow(owner, *, at_once):
-        followed.append((owner, at_once))
 
-    monkeypatch.setattr(processes, "end_with", follow)
-    processes.end_with_owner_of_environment(at_once=True)
-    assert followed == []
-    assert os.environ[OWNER_VARIABLE] == str(os.getpid())
+def test_what_is_started_is_told_who_owns_it(monkeypatch):
+    monkeypatch.setenv(OWNER_VARIABLE, "")
+    processes.own_what_is_started()
+    me = identity()
+    assert os.environ[OWNER_VARIABLE] == f"{me.pid}:{me.started}"
+
+
+@pytest.mark.parametrize(
+    ("files", "cores"),
+    [
+        ({"cpu.max": "150000 100000"}, 1),
+        ({"cpu.max": "50000 100000"}, 1),
+        ({"cpu/cpu.cfs_quota_us": "100000", "cpu/cpu.cfs_period_us": "100000"}, 1),
+        ({"cpu.max": "max 100000"}, None),
+        ({"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, None),
+        ({}, None),
+    ],
+)
+def test_a_quota_of_the_control_group_limits_the_cores(files, cores, tmp_path, monkeypatch):
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    monkeypatch.setattr(processes, "_CGROUP", tmp_path)
+    expected = len(os.sched_getaffinity(0)) if cores is None else cores
+    assert processes.available_cores() == expected
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="cores cannot be chosen on this system")

@@ -108,8 +108,9 @@ def test_the_only_parameter_of_a_measurement_is_its_run_ids(checkout):
 
 def test_drawing_code_is_all_modules_that_draw_and_no_other(checkout):
     code = Plan({"studies": "first"}, checkout).drawing_code()
-    assert all("/present/" in path and path.endswith(".py") for path in code)
-    assert {"render.py", "theme.py", "hst_01.py"} <= {path.rsplit("/", 1)[-1] for path in code}
+    assert all("/present/" in path or "/records/" in path for path in code)
+    assert {path.rsplit(".", 1)[-1] for path in code} == {"py", "otf"}
+    assert {"render.py", "theme.py", "hst_01.py", "best.py"} <= {path.rsplit("/", 1)[-1] for path in code}
 
 
 def test_the_paper_is_made_of_the_study_that_it_reports():
@@ -120,7 +121,7 @@ def test_the_paper_is_made_of_the_study_that_it_reports():
     mini = CONFIG.study("mini")
     assert plan.paper_records() == [f"results/mini/local/{sweep}.parquet" for sweep in mini.sweeps]
     assert plan.paper_figures() == [f"figures/mini/{figure}.svg" for figure in mini.figures]
-    assert "paper/paper.typ" in plan.paper_sources()
+    assert {"paper/paper.typ", "paper/references.yml"} <= set(plan.paper_sources())
     runs = plan.run_ids(wildcards(study="mini", sweep="data_parallel")).split()
     assert len(runs) == len(set(runs)) == 3
 

@@ -3,13 +3,18 @@
 
 rule data:
     output:
-        manifest="results/data/{dataset}.json",
+        "results/data/{dataset}.json",
+        "results/data/{dataset}.bin",
+        "results/data/{dataset}.tokenizer.json",
     log:
         "results/logs/data/{dataset}.log",
+    params:
+        definition=plan.definition_of_data,
     shell:
         "scaling-study prepare {wildcards.dataset} 2> >(tee {log} >&2)"
 
 
+# All cores, so that nothing else runs beside a measurement.
 rule measure:
     input:
         data=ancient(plan.data_of_sweep),
@@ -17,10 +22,12 @@ rule measure:
         "results/{study}/{platform}/{sweep}.parquet",
     log:
         "results/logs/{study}/{platform}/{sweep}.log",
+    threads: workflow.cores
     resources:
         local_runs=1,
     params:
         runs=plan.run_ids,
+        definitions=plan.definitions,
     shell:
         "scaling-study measure {wildcards.study} {wildcards.sweep} --platform {wildcards.platform}"
         " --output {output} --log {log}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import torch
@@ -18,15 +19,26 @@ _CALLS_PER_AXIS = 16  # enough that each of gloo's two worker threads of a group
 
 
 def profile_iterations(
-    iterate: Callable[[int], object], iterations: range, mesh: DeviceMesh, trace_path: Path, rank: int
+    iterate: Callable[[int, AbstractContextManager[object]], object],
+    iterations: range,
+    mesh: DeviceMesh,
+    trace_path: Path,
+    rank: int,
 ) -> CpuTrace:
-    """Run iterations under Kineto and read the trace; the raw trace is deleted."""
+    """Run iterations under Kineto and read the trace; the raw trace is deleted.
+
+    Args:
+        iterate: runs an iteration; what it times runs inside the context that it is given, which marks it.
+        iterations: their numbers.
+        mesh: of the run; its process groups are made known to the reader.
+        trace_path: where the raw trace lies meanwhile.
+        rank: of this process.
+    """
     dist.barrier()
     with profile(activities=[ProfilerActivity.CPU]) as profiler:
         _mark_axes(mesh)
         for iteration in iterations:
-            with record_function(MARK_ITERATION):
-                iterate(iteration)
+            iterate(iteration, record_function(MARK_ITERATION))
     try:
         profiler.export_chrome_trace(str(trace_path))
         return read_cpu_trace(trace_path, rank)

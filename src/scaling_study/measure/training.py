@@ -6,12 +6,13 @@ import math
 import platform
 import socket
 import time
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import msgspec
 import torch
 
-from scaling_study.errors import UserError, write_atomically
+from scaling_study.errors import write_atomically
 from scaling_study.measure.failures import NotFiniteError
 from scaling_study.measure.machine import PeakMemory, cpu_name
 from scaling_study.measure.power import power_unavailable
@@ -47,18 +48,12 @@ def measure_training(assignment: Assignment, files: AttemptFiles, rank: int) -> 
 
     Raises:
         NotFiniteError: a loss is NaN or infinite.
-        UserError: the data do not fit the model or the run.
+        UserError: the data do not fit the run.
     """
     run, model = assignment.run, assignment.model
     assert isinstance(run, TrainingRun)
     assert model is not None
     tokens = TokenFile(Path(assignment.data_folder), run.protocol.data)
-    if tokens.manifest.vocabulary > model.vocabulary:
-        raise UserError(
-            f"the data have {tokens.manifest.vocabulary} tokens, the model {model.vocabulary}",
-            where=f"data set {run.protocol.data}, model {model.name}",
-            remedy="Use data of a smaller vocabulary.",
-        )
     memory = PeakMemory()
     loop = _Loop(Trainer(run, model, torch.device("cpu")), tokens, files, rank)
     iteration_ns = [loop.timed(iteration) for iteration in range(run.protocol.iterations)]
@@ -94,13 +89,18 @@ class _Loop:
         self.losses: list[float] = []
         self._reported_at_s = 0.0
 
-    def timed(self, iteration: int) -> int:
-        """Run one iteration; its duration in nanoseconds, from batch in hand to finished update."""
+    def timed(self, iteration: int, around: AbstractContextManager[object] | None = None) -> int:
+        """Run one iteration; its duration in nanoseconds, from batch in hand to finished update.
+
+        Args:
+            around: a context that is entered for just what is timed.
+        """
         tokens_BT, target_BT = self.tokens.batch(self.trainer.run, iteration, self.trainer.replica)
-        start_ns = time.perf_counter_ns()
-        loss = self.trainer.step(tokens_BT, target_BT)
-        value = None if loss is None else loss.item()
-        duration_ns = time.perf_counter_ns() - start_ns
+        with around or nullcontext():
+            start_ns = time.perf_counter_ns()
+            loss = self.trainer.step(tokens_BT, target_BT)
+            value = None if loss is None else loss.item()
+            duration_ns = time.perf_counter_ns() - start_ns
         if value is not None:
             if not math.isfinite(value):
                 raise NotFiniteError(f"the loss is {value} at iteration {iteration}")
@@ -124,7 +124,7 @@ def _environment(assignment: Assignment, tokens: TokenFile, trace: CpuTrace) -> 
         backend="gloo",
         attention_operator=",".join(trace.attention_operators),
         code_version=assignment.code_version,
-        data_source=tokens.manifest.source,
+        data_source=tokens.manifest.dataset.source,
         data_sha256=tokens.manifest.sha256,
         host_cores=available_cores(),
         unavailable={"power_w_per_gpu": no_power, "tokens_per_joule": no_power},
@@ -132,12 +132,10 @@ def _environment(assignment: Assignment, tokens: TokenFile, trace: CpuTrace) -> 
 
 
 def combine(assignment: Assignment, measurements: list[Measurement], started_at: str, finished_at: str) -> RunResult:
-    """The result of a run from what its ranks measured, in rank order.
-
-    The attention operator is that of a rank that has blocks, which is every rank.
-    """
+    """The result of a run from what its ranks measured, in rank order; the environment is that of rank 0."""
     return RunResult(
         run=assignment.run,
+        model=assignment.model,
         outcome=Outcome.OK,
         attempt=assignment.attempt,
         started_at=started_at,

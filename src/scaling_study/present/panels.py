@@ -36,8 +36,9 @@ class Box(msgspec.Struct, frozen=True):
 
 
 def chart(frame: pl.DataFrame, *columns: str) -> alt.Chart:
-    """A chart of these columns, rounded, in the frame's order."""
-    return alt.Chart(within_budget(rounded(frame.select(*dict.fromkeys(columns)))))
+    """A chart of these columns, rounded, in the frame's order; each mark keeps its run and provenance."""
+    origin = [name for name in ("run_id", "provenance") if name in frame.columns]
+    return alt.Chart(within_budget(rounded(frame.select(*dict.fromkeys([*columns, *origin])))))
 
 
 def known(frame: pl.DataFrame, *columns: str) -> pl.DataFrame:

@@ -17,7 +17,7 @@ from scaling_study.errors import UserError
 from scaling_study.present.context import FigureContext
 from scaling_study.present.theme import MARKS
 from scaling_study.records import best_layouts, reason_for
-from scaling_study.records.best import LAYOUT
+from scaling_study.records.schema import LAYOUT
 from scaling_study.spec import Outcome, Provenance
 
 SIGNIFICANT_DIGITS = 6
@@ -29,7 +29,9 @@ def chosen(records: pl.DataFrame) -> pl.DataFrame:
     """One row a layout and provenance: its fastest `ok` record, or one that says how it ended where none is ok."""
     group = ["provenance", *LAYOUT]
     best = best_layouts(records)
-    ended = records.filter(pl.col("outcome") != Outcome.OK).join(best.select(group), on=group, how="anti")
+    ended = records.filter(pl.col("outcome") != Outcome.OK).join(
+        best.select(group), on=group, how="anti", nulls_equal=True
+    )
     ended = ended.sort("outcome", "run_id").unique(group, keep="first", maintain_order=True)
     return pl.concat([best, ended]).sort(*group)
 
@@ -75,6 +77,12 @@ def with_ideal(frame: pl.DataFrame) -> pl.DataFrame:
     return joined.with_columns(ideal_words_per_second=pl.col("rate") * pl.col("gpus")).drop("rate")
 
 
+def kept_iterations(frame: pl.DataFrame) -> str:
+    """Over how many iterations the records' spread is taken, `8` or `8 to 50`."""
+    kept = (frame["iterations"] - frame["discard"]).drop_nulls().unique().sort().to_list()
+    return " to ".join(str(count) for count in (kept[:1] if len(kept) < 2 else [kept[0], kept[-1]])) or "the"
+
+
 def rank_correlations(frame: pl.DataFrame) -> dict[Provenance, float]:
     """Spearman's coefficient of exposed communication and throughput, a provenance; at least three layouts each."""
     both = ("exposed_communication_s", "words_per_second")
@@ -87,13 +95,16 @@ def rank_correlations(frame: pl.DataFrame) -> dict[Provenance, float]:
     return found
 
 
-def one_series(records: pl.DataFrame, columns: Sequence[str], context: FigureContext) -> pl.DataFrame:
+def one_series(records: pl.DataFrame, varying: Sequence[str], context: FigureContext) -> pl.DataFrame:
     """The records themselves.
+
+    Args:
+        varying: columns of a layout that may differ along a line; every other one may not.
 
     Raises:
         UserError: a column has several values, so that one line would join what does not belong together.
     """
-    for name in columns:
+    for name in (column for column in LAYOUT if column not in varying):
         values = records[name].unique().sort().to_list()
         if len(values) > 1:
             shown = ", ".join(str(value) for value in values)

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from scaling_study.records.schema import LAYOUT
 from scaling_study.spec import Outcome
-
-LAYOUT = ("model", "hardware", "nodes", "dp", "tp", "pp", "global_batch", "sequence_length")
 
 
 def best_layouts(records: pl.DataFrame, by: Sequence[str] = LAYOUT) -> pl.DataFrame:
     """The record with most words per second of each group, `ok` ones only; ties go to the first run id.
+
+    By default a layout stands for its fastest micro-batch, and nothing else is mixed.
 
     Args:
         records: rows of `SCHEMA`.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -12,6 +12,7 @@ import polars as pl
 from scaling_study.records.schema import METRICS, SCHEMA
 from scaling_study.roofline import model_flops_per_token, utilisation
 from scaling_study.spec import Axis, Hardware, Model, Outcome, Provenance, RankReport, RunResult, TrainingRun, run_id
+from scaling_study.timeline import UNKNOWN_AXIS
 
 
 def record_of(
@@ -61,14 +62,19 @@ def _metrics(result: RunResult, run: TrainingRun, model: Model, hardware: Hardwa
 
 def _times(ranks: list[RankReport], run: TrainingRun) -> dict[str, float]:
     """Iteration times: an iteration lasts as long as on its slowest rank; the first ones are discarded."""
-    slowest = [max(times) / 1e9 for times in zip(*(rank.iteration_ns for rank in ranks), strict=True)]
-    kept = pl.Series(slowest[run.protocol.discard :])
+    slowest_s = _slowest_s(rank.iteration_ns for rank in ranks)
+    kept = pl.Series(slowest_s[run.protocol.discard :])
     mean = kept.mean()
     spread = kept.std() if len(kept) > 1 else 0.0
     assert isinstance(mean, float)
     assert isinstance(spread, float)
     quantiles = {f"iteration_s_p{q:02d}": kept.quantile(q / 100, "linear") for q in (5, 50, 95)}
     return {"iteration_s": mean, "iteration_s_cv": spread / mean, **{k: float(v or 0) for k, v in quantiles.items()}}
+
+
+def _slowest_s(iterations_ns: Iterable[list[int]]) -> list[float]:
+    """The duration of each iteration on the rank where it lasts longest."""
+    return [max(times) / 1e9 for times in zip(*iterations_ns, strict=True)]
 
 
 def _window(ranks: list[RankReport], run: TrainingRun) -> dict[str, float]:
@@ -82,9 +88,9 @@ def _window(ranks: list[RankReport], run: TrainingRun) -> dict[str, float]:
         "compute_s": mean_s(lambda rank: rank.compute_ns),
         "communication_s": mean_s(lambda rank: rank.communication_ns),
         "exposed_communication_s": mean_s(lambda rank: rank.exposed_communication_ns),
-        "profiled_iteration_s": max(sum(rank.profiled_ns) for rank in ranks) / count / 1e9,
+        "profiled_iteration_s": statistics.fmean(_slowest_s(rank.profiled_ns for rank in ranks)),
     }
-    for axis in Axis:
+    for axis in (*Axis, UNKNOWN_AXIS):
         times[f"communication_{axis}_s"] = mean_s(lambda rank, a=axis: rank.communication_by_axis_ns.get(a, 0))  # type: ignore[misc]
         times[f"exposed_{axis}_s"] = mean_s(lambda rank, a=axis: rank.exposed_by_axis_ns.get(a, 0))  # type: ignore[misc]
     return times

@@ -63,17 +63,32 @@ def read_records(path: Path) -> pl.DataFrame:
     return frame
 
 
-def require_runs(frame: pl.DataFrame, run_ids: Iterable[str], where: str) -> pl.DataFrame:
-    """The records, if they are all of these runs.
+def require_runs(frame: pl.DataFrame, runs: Mapping[str, str], where: str) -> pl.DataFrame:
+    """The records, if they are of the sweep's runs: all those of the hardware that they are of, and no other.
+
+    Args:
+        frame: records of one platform, which measures one hardware, or of a prediction of all.
+        runs: the hardware of every run of the sweep, by run id.
+        where: the file, for the message.
 
     Raises:
-        UserError: some are of other runs: the study has changed since they were made.
+        UserError: some are of other runs, or some runs are missing: the study has changed since they were made.
     """
-    strangers = sorted(set(frame["run_id"]) - set(run_ids))
-    if strangers:
+    found = set(frame["run_id"])
+    hardware = set(frame["hardware"])
+    strangers = sorted(found - set(runs))
+    missing = sorted(name for name, its in runs.items() if its in hardware and name not in found)
+    if strangers or missing or not found:
+        said = [
+            f"{len(names)} {what} (such as {names[0]})"
+            for names, what in (
+                (strangers, "of runs that the sweep does not have"),
+                (missing, "of its runs are missing"),
+            )
+            if names
+        ]
         raise UserError(
-            f"{len(strangers)} of {frame['run_id'].n_unique()} records are of runs that the sweep does not have, "
-            f"such as {strangers[0]}",
+            f"the records are not those of the sweep: {', '.join(said) or 'there are none'}",
             where=where,
             remedy="The study has changed since: measure it again, or restore its configuration.",
         )

@@ -40,10 +40,13 @@ _RUN: dict[str, type[pl.DataType]] = {
     "revision": pl.Int64,
 }
 
+#: What tells one layout from another: every column of a run but its identity and the micro-batch.
+LAYOUT = tuple(name for name in _RUN if name not in ("run_id", "provenance", "micro_batch"))
+
 #: Metrics. Times are of one iteration; `_p05`, `_p50`, `_p95`, `_cv` are over the iterations kept. Compute and
 #: communication are means over ranks of unions of spans in the profiled window; `exposed_fraction` is
 #: `exposed_communication_s / iteration_s`; `profiler_overhead` is the profiled iteration time over the timed one,
-#: less one. Memory is the peak of the fullest rank.
+#: less one. `unknown`: communication whose axis the trace does not tell. Memory is the peak of the fullest rank.
 METRICS: dict[str, type[pl.DataType]] = {
     "iteration_s": pl.Float64,
     "iteration_s_p05": pl.Float64,
@@ -64,6 +67,8 @@ METRICS: dict[str, type[pl.DataType]] = {
     "exposed_dp_s": pl.Float64,
     "exposed_tp_s": pl.Float64,
     "exposed_pp_s": pl.Float64,
+    "communication_unknown_s": pl.Float64,
+    "exposed_unknown_s": pl.Float64,
     "power_w_per_gpu": pl.Float64,
     "tokens_per_joule": pl.Float64,
     "peak_memory_gib": pl.Float64,

@@ -1,6 +1,6 @@
 """The words of the study as frozen, validated types; sweeps expand here. Imports nothing of the project but errors."""
 
-from scaling_study.spec.datasets import Dataset
+from scaling_study.spec.datasets import Dataset, TokenManifest
 from scaling_study.spec.hardware import Hardware, Sourced
 from scaling_study.spec.load import Config
 from scaling_study.spec.models import Model
@@ -83,6 +83,7 @@ __all__ = [
     "SpanKind",
     "Study",
     "Sweep",
+    "TokenManifest",
     "TrainingRun",
     "canonical_json",
     "decode_run",

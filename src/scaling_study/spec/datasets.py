@@ -31,3 +31,21 @@ class Dataset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     words: Positive = 1
     vocabulary: Annotated[int, Meta(gt=256, le=65536)] = 32000
     seed: int = 0
+
+
+class TokenManifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a token file holds; kept beside it as JSON.
+
+    Attributes:
+        dataset: the definition that it was prepared from.
+        tokens: how many.
+        sha256: of the token file.
+    """
+
+    dataset: Dataset
+    tokens: int
+    sha256: str
+
+    def sequences(self, length: int) -> int:
+        """How many sequences of that many tokens, and the one that follows, the file holds."""
+        return (self.tokens - 1) // length

@@ -91,6 +91,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """How a run ended, and its measurement where it ended well. Times are UTC, ISO 8601."""
 
     run: Run
+    model: Model | None = None
     outcome: Outcome
     reason: str | None = None
     failure: FailureKind | None = None

@@ -1,6 +1,7 @@
 """Submission: the run store with its claims, and the driver that starts ranks through submitit. No torch."""
 
+from scaling_study.submit.data import prepared
 from scaling_study.submit.store import RunStore
 from scaling_study.submit.sweep import Driver, Monitor, SweepReport, check_writable
 
-__all__ = ["Driver", "Monitor", "RunStore", "SweepReport", "check_writable"]
+__all__ = ["Driver", "Monitor", "RunStore", "SweepReport", "check_writable", "prepared"]

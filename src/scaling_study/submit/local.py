@@ -7,8 +7,11 @@ attempt's folder, and ends all of them within seconds when one is gone, reports 
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import getpass
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -47,6 +50,23 @@ def run_locally(assignment: Assignment, platform: Platform, on_progress: OnProgr
         return watch.until_end(job, on_progress)
     finally:
         _end(job, watch)
+
+
+@contextlib.contextmanager
+def alone_on_this_machine(on_wait: Callable[[], None]) -> Iterator[None]:
+    """Hold the machine for one run: local runs disturb each other, whichever checkout or driver they belong to.
+
+    Args:
+        on_wait: called once if another run holds it.
+    """
+    path = Path(tempfile.gettempdir()) / f"scaling-study-{getpass.getuser()}.lock"
+    with path.open("a", encoding="ascii") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            on_wait()
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def _submit(assignment: Assignment, ranks: int) -> Any:

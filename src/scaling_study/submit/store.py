@@ -17,9 +17,10 @@ from pathlib import Path
 
 import msgspec
 
-from scaling_study.errors import explain_os_error, write_atomically
+from scaling_study.errors import UserError, explain_os_error, write_atomically
 from scaling_study.processes import is_alive
 from scaling_study.spec import AttemptFiles, ProcessIdentity, Run, RunFiles, RunResult, encode_run, run_id
+from scaling_study.spec.results import RESULT_SCHEMA_VERSION
 
 HEARTBEAT_S = 10.0
 _DEAD_AFTER_S = 6 * HEARTBEAT_S
@@ -51,7 +52,7 @@ class RunStore:
     def attempts(self, run: Run) -> int:
         """The number of the latest attempt, 0 if there is none."""
         folder = self.files(run).attempts
-        numbers = [int(path.name) for path in folder.glob("[0-9][0-9][0-9]")] if folder.is_dir() else []
+        numbers = [int(path.name) for path in folder.glob("[0-9][0-9][0-9]*")] if folder.is_dir() else []
         return max(numbers, default=0)
 
     def claim(self, run: Run, owner: ProcessIdentity) -> int | None:
@@ -115,18 +116,32 @@ class RunStore:
         path = files.result if result.outcome.is_result else files.attempt(result.attempt).ended
         write_atomically(path, msgspec.json.encode(result))
 
-    def discard_damaged(self, run: Run) -> bool:
-        """Move a result that cannot be read out of the way; whether there was one."""
+    def set_aside(self, run: Run, why: str) -> bool:
+        """Move a result that is of no use out of the way, never away; whether there was one."""
         path = self.files(run).result
-        if not path.exists() or self.result(run) is not None:
+        if not path.exists():
             return False
-        path.replace(path.with_suffix(".damaged.json"))
+        path.replace(path.with_suffix(f".{why.split(maxsplit=1)[0]}.{time.time_ns()}.json"))
         return True
+
+
+class _Versioned(msgspec.Struct):
+    """The one field that every version of a result has."""
+
+    schema_version: int = RESULT_SCHEMA_VERSION
 
 
 def _decode_result(path: Path, run: Run) -> RunResult | None:
     try:
-        result = msgspec.json.decode(path.read_bytes(), type=RunResult)
+        content = path.read_bytes()
+        version = msgspec.json.decode(content, type=_Versioned).schema_version
+        if version != RESULT_SCHEMA_VERSION:
+            raise UserError(
+                f"a result of schema version {version}, this code reads {RESULT_SCHEMA_VERSION}",
+                where=str(path),
+                remedy="Use the code that measured it, or move the folder away to measure the run again.",
+            )
+        result = msgspec.json.decode(content, type=RunResult)
     except (OSError, msgspec.DecodeError):
         return None
     return result if run_id(result.run) == run_id(run) else None

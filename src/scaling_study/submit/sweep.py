@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -23,15 +23,17 @@ from scaling_study.spec import (
     Catalogue,
     Executor,
     FailureKind,
+    Model,
     Outcome,
     Platform,
     Progress,
     Run,
     RunResult,
+    TokenManifest,
     TrainingRun,
     run_id,
 )
-from scaling_study.submit.local import run_locally
+from scaling_study.submit.local import alone_on_this_machine, run_locally
 from scaling_study.submit.store import HEARTBEAT_S, RunStore
 from scaling_study.submit.verdict import ended, utc_now
 from scaling_study.submit.version import code_version
@@ -79,6 +81,7 @@ class Driver:
     ) -> None:
         self.platform, self.catalogue, self.store = platform, catalogue, store
         self.data_folder, self.monitor, self.me = data_folder, monitor, identity()
+        self.manifests: Mapping[str, TokenManifest] = {}
         self._beat_s = time.monotonic()
 
     def measure(self, runs: Sequence[Run]) -> SweepReport:
@@ -126,16 +129,32 @@ class Driver:
     def _obtain(self, run: Run, position: int, total: int) -> tuple[RunResult | None, bool]:
         """The result of a run and whether it was measured now; None while another driver holds the run."""
         result = self.store.result(run)
-        if result is not None:
+        changed = self._changed_since(result) if result is not None else None
+        if result is not None and changed is None:
             return result, False
-        if self.store.discard_damaged(run):
-            self.monitor.note(f"{run_id(run)}: its result is damaged; measuring it again")
+        if self.store.set_aside(run, changed or "damaged"):
+            self.monitor.note(f"{run_id(run)}: its result is {changed or 'damaged'}; measuring it again")
         number = self.store.claim(run, self.me)
         if number is None:
             return None, False
         assert isinstance(run, TrainingRun)
         self.monitor.start(run, position, total)
         return self._attempts(run, number), True
+
+    def _changed_since(self, result: RunResult) -> str | None:
+        """What a run's names meant when it was measured and no longer mean, or None.
+
+        A run names its model and its data; the result knows what they were.
+        """
+        run = result.run
+        assert isinstance(run, TrainingRun)
+        model = self.catalogue.models[run.model]
+        if result.model is not None and _dimensions(result.model) != _dimensions(model):
+            return f"of a model {run.model} with other dimensions"
+        manifest = self.manifests.get(run.protocol.data)
+        if manifest and result.environment and result.environment.data_sha256 != manifest.sha256:
+            return f"of data {run.protocol.data} with other tokens"
+        return None
 
     def _attempts(self, run: TrainingRun, number: int) -> RunResult:
         for left in range(self.platform.attempts - 1, -1, -1):
@@ -166,7 +185,8 @@ class Driver:
         if infeasible:
             result: RunResult | None = ended(assignment, Outcome.INFEASIBLE, infeasible, utc_now())
         else:
-            result = run_locally(assignment, self.platform, lambda progress: self._goes_on(run, number, progress))
+            with alone_on_this_machine(lambda: self.monitor.note("another run is at work on this machine; waiting")):
+                result = run_locally(assignment, self.platform, lambda progress: self._goes_on(run, number, progress))
         if result is not None:
             self.store.end(result)
             return result
@@ -180,6 +200,10 @@ class Driver:
         if time.monotonic() - self._beat_s > HEARTBEAT_S:
             self._beat_s = time.monotonic()
             self.store.heartbeat(run, number)
+
+
+def _dimensions(model: Model) -> Model:
+    return msgspec.structs.replace(model, source="")
 
 
 def check_writable(folder: Path) -> None:

@@ -83,6 +83,7 @@ def ended(
     """A result without a measurement."""
     return RunResult(
         run=assignment.run,
+        model=assignment.model,
         outcome=outcome,
         reason=reason,
         failure=failure,

@@ -21,7 +21,7 @@ def code_version() -> str:
         commit = _git(package, "rev-parse", "--short=12", "HEAD")
         dirty = "-dirty" if _git(package, "status", "--porcelain", "--untracked-files=no", "--", ".") else ""
     except (OSError, subprocess.SubprocessError):
-        return __version__
+        return __version__  # installed from an archive, or git refuses the folder
     return f"{__version__}+{commit}{dirty}"
 
 

@@ -3,7 +3,7 @@
 Imports `spec` only; no torch.
 """
 
-from scaling_study.timeline.exposure import Exposure, exposure, segments
+from scaling_study.timeline.exposure import UNKNOWN_AXIS, Exposure, exposure, segments
 from scaling_study.timeline.kineto_cpu import MARK_AXIS, MARK_ITERATION, CpuTrace, read_cpu_trace
 from scaling_study.timeline.spans import SCHEMA, empty_spans
 
@@ -11,6 +11,7 @@ __all__ = [
     "MARK_AXIS",
     "MARK_ITERATION",
     "SCHEMA",
+    "UNKNOWN_AXIS",
     "CpuTrace",
     "Exposure",
     "empty_spans",

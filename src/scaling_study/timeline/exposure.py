@@ -14,6 +14,8 @@ import polars as pl
 
 from scaling_study.spec import SpanKind
 
+UNKNOWN_AXIS = "unknown"
+
 
 class Exposure(msgspec.Struct, frozen=True, kw_only=True):
     """Flattened times of one rank over a window, integer nanoseconds.
@@ -59,7 +61,7 @@ def segments(spans: pl.DataFrame, layers: Mapping[str, pl.Expr], by: str = "rank
 def exposure(spans: pl.DataFrame) -> dict[int, Exposure]:
     """The `Exposure` of every rank of a timeline."""
     communicates = pl.col("kind") == SpanKind.COMMUNICATION
-    axis = pl.col("axis").fill_null("unknown")
+    axis = pl.col("axis").fill_null(UNKNOWN_AXIS)
     axes = sorted(spans.filter(communicates).select(axis.unique()).to_series().to_list())
     layers = {
         "compute": pl.col("kind") == SpanKind.COMPUTE,

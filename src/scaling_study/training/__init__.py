@@ -1,4 +1,4 @@
 """The workload: Llama-2 with FSDP2, tensor and pipeline parallelism on one mesh, its data, and one training step.
 
-Needs torch; nothing outside `measure` and `predict.extract` imports this package.
+Needs torch, but for `corpus`. Outside `measure` only the verb that prepares data imports from here.
 """

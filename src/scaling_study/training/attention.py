@@ -56,7 +56,7 @@ def _sdpa(q_BTHK: Tensor, k_BTGK: Tensor, v_BTGK: Tensor) -> Tensor:
 
 
 def _xformers() -> Attend:
-    """xformers' `memory_efficient_attention` with a causal bias; grouped heads as its fifth dimension."""
+    """Xformers' `memory_efficient_attention` with a causal bias; grouped heads as its fifth dimension."""
     from xformers.ops import LowerTriangularMask, memory_efficient_attention
 
     def attend(q_BTHK: Tensor, k_BTGK: Tensor, v_BTGK: Tensor) -> Tensor:

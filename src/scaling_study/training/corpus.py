@@ -16,22 +16,12 @@ import msgspec
 import numpy as np
 
 from scaling_study.errors import UserError, write_atomically
-from scaling_study.spec import Dataset, DataSource
+from scaling_study.spec import Dataset, DataSource, TokenManifest
 
 END_OF_DOCUMENT = "<|end|>"
 _ONSETS = ["b", "c", "d", "f", "g", "h", "l", "m", "n", "p", "r", "s", "t", "v", "st", "tr", "pl", "gr", "ch", ""]
 _NUCLEI = ["a", "e", "i", "o", "u", "ae", "io", "ea", "ou"]
 _CODAS = ["", "n", "r", "s", "l", "t", "m", "nd", "st"]
-
-
-class TokenManifest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a token file holds; kept beside it as JSON."""
-
-    dataset: str
-    source: DataSource
-    tokens: int
-    vocabulary: int
-    sha256: str
 
 
 def generate_documents(dataset: Dataset) -> Iterator[str]:
@@ -106,10 +96,8 @@ def prepare(dataset: Dataset, folder: Path, say: Callable[[str], None] = lambda 
     encoded = tokenizer.encode_batch(documents)
     tokens = np.concatenate([np.asarray([*one.ids, end], dtype=np.uint16) for one in encoded])
     manifest = TokenManifest(
-        dataset=dataset.name,
-        source=dataset.source,
+        dataset=dataset,
         tokens=len(tokens),
-        vocabulary=dataset.vocabulary,
         sha256=hashlib.sha256(tokens.tobytes()).hexdigest(),
     )
     write_atomically(folder / f"{dataset.name}.tokenizer.json", tokenizer.to_str().encode())

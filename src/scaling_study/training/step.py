@@ -134,6 +134,7 @@ class Trainer:
         for index, (micro_tokens, micro_target) in enumerate(pairs):
             if isinstance(stage, FSDPModule):
                 stage.set_requires_gradient_sync(index == count - 1)
+                stage.set_reshard_after_backward(index == count - 1 or self.run.reshard_after_forward)
             loss = self._scaled_loss(stage(micro_tokens), micro_target) / count
             loss.backward()
             total += loss.detach()

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from scaling_study.errors import UserError, explain_os_error
-from scaling_study.spec import TrainingRun
-from scaling_study.training.corpus import TokenManifest
+from scaling_study.spec import TokenManifest, TrainingRun
 
 
 class TokenFile:
@@ -41,21 +40,17 @@ class TokenFile:
                 remedy="Delete it; the next run prepares it again.",
             )
 
-    def sequences(self, length: int) -> int:
-        """How many sequences of that many tokens (and the one that follows) the file holds."""
-        return (len(self.tokens) - 1) // length
-
     def batch(self, run: TrainingRun, iteration: int, replica: int) -> tuple[Tensor, Tensor]:
         """A replica's batch of an iteration: tokens and the tokens that follow, each (local batch, T), int64.
 
         Raises:
             UserError: the file is smaller than one global batch, so ranks would overlap.
         """
-        length, available = run.sequence_length, self.sequences(run.sequence_length)
+        length, available = run.sequence_length, self.manifest.sequences(run.sequence_length)
         if available < run.global_batch:
             raise UserError(
                 f"it holds {available} sequences of {length} tokens, one iteration needs {run.global_batch}",
-                where=f"data set {self.manifest.dataset}",
+                where=f"data set {self.manifest.dataset.name}",
                 remedy="Use a larger data set or a smaller global batch.",
             )
         index = sequence_indices(run, iteration, replica, available)

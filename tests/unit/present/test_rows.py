@@ -62,7 +62,7 @@ def test_the_ideal_line_starts_at_each_provenances_smallest_good_scale() -> None
 def test_one_line_joins_one_hardware_only() -> None:
     frame = made.paper_model_parallel("predicted", hardware=("a100", "h100"))
     with pytest.raises(UserError, match=r"several values of hardware \(a100, h100\)"):
-        rows.one_series(frame, ("model", "hardware"), made.PAPER)
+        rows.one_series(frame, ("nodes", "gpus", "dp", "tp", "pp", "global_batch", "precision"), made.PAPER)
 
 
 def test_reasons_are_given_once() -> None:

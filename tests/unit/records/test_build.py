@@ -31,7 +31,7 @@ def two_ranks():
             compute_ns=4 * SECOND,
             communication_ns=3 * SECOND,
             exposed_communication_ns=1 * SECOND,
-            communication_by_axis_ns={"dp": 2 * SECOND, "tp": 1 * SECOND},
+            communication_by_axis_ns={"dp": 2 * SECOND, "tp": 1 * SECOND, "unknown": 1 * SECOND},
             exposed_by_axis_ns={"dp": 1 * SECOND},
         ),
         rank_report(
@@ -41,7 +41,7 @@ def two_ranks():
             threads=3,
             peak_memory_gib=0.75,
             iteration_ns=[1 * SECOND, 2 * SECOND, 2 * SECOND, 2 * SECOND, 2 * SECOND],
-            profiled_ns=[3 * SECOND, 3 * SECOND],
+            profiled_ns=[5 * SECOND, 3 * SECOND],
             losses=[5.0, 4.0, 3.0, 2.5, 3.0],
             compute_ns=2 * SECOND,
             communication_ns=1 * SECOND,
@@ -75,11 +75,13 @@ GOLDEN = {
     "exposed_dp_s": (1 + 1) / 2 / 2,
     "exposed_tp_s": (0 + 2) / 2 / 2,
     "exposed_pp_s": 0.0,
+    "communication_unknown_s": (1 + 0) / 2 / 2,
+    "exposed_unknown_s": 0.0,
     "power_w_per_gpu": None,
     "tokens_per_joule": None,
     "peak_memory_gib": 0.75,
-    "profiled_iteration_s": 3.5,
-    "profiler_overhead": 3.5 / ITERATION_S - 1,
+    "profiled_iteration_s": (5 + 4) / 2,
+    "profiler_overhead": 4.5 / ITERATION_S - 1,
     "final_loss": 2.5,
 }
 

@@ -185,15 +185,29 @@ def test_numbers_come_back_bit_for_bit(tmp_path):
     assert sorted(frame["words_per_second"]) == sorted(values)
 
 
+def _runs(frame):
+    return dict(zip(frame["run_id"], frame["hardware"], strict=True))
+
+
+def test_records_that_lack_a_run_of_their_hardware_are_refused():
+    frame = pl.DataFrame(records(2), schema=SCHEMA)
+    with pytest.raises(UserError, match=r"1 of its runs are missing \(such as another\)"):
+        require_runs(frame, _runs(frame) | {"another": frame["hardware"][0]}, "here")
+    with pytest.raises(UserError, match="there are none"):
+        require_runs(frame.clear(), _runs(frame), "here")
+
+
 def test_records_of_the_runs_that_are_wanted_pass():
     frame = pl.DataFrame(records(2), schema=SCHEMA)
-    assert require_runs(frame, [*frame["run_id"], "another"], "here").equals(frame)
+    assert require_runs(frame, _runs(frame) | {"another": "other hardware"}, "here").equals(frame)
 
 
 def test_records_of_other_runs_are_refused():
     frame = pl.DataFrame(records(3), schema=SCHEMA)
     first, *strangers = sorted(frame["run_id"])
-    with pytest.raises(UserError, match="2 of 3 records are of runs that the sweep does not have") as caught:
-        require_runs(frame, [first], "figures/mini")
+    with pytest.raises(
+        UserError, match=r"not those of the sweep: 2 of runs that the sweep does not have \(such as "
+    ) as caught:
+        require_runs(frame, {first: _runs(frame)[first]}, "figures/mini")
     assert strangers[0] in str(caught.value)
     assert caught.value.where == "figures/mini"

@@ -141,18 +141,12 @@ def test_a_damaged_result_is_set_aside_and_the_run_is_free(store, damage):
     damaged = damage(path.read_bytes())
     path.write_bytes(damaged)
     assert store.result(RUN) is None
-    assert store.discard_damaged(RUN)
+    assert store.set_aside(RUN, "damaged")
     assert not path.exists()
-    assert (path.parent / "result.damaged.json").read_bytes() == damaged
-    assert not store.discard_damaged(RUN)
+    (kept,) = path.parent.glob("result.damaged.*.json")
+    assert kept.read_bytes() == damaged
+    assert not store.set_aside(RUN, "damaged")
     assert store.claim(RUN, identity()) == 2
-
-
-def test_a_sound_result_is_not_discarded(store):
-    store.claim(RUN, identity())
-    store.end(run_result(RUN))
-    assert not store.discard_damaged(RUN)
-    assert store.result(RUN) is not None
 
 
 def test_a_result_of_another_run_in_the_folder_is_not_believed(store):

@@ -345,11 +345,12 @@ def _profiled():
     mesh = init_device_mesh("cpu", (2, 1), mesh_dim_names=("dp", "tp"))
     left = torch.ones(128, 128)
 
-    def iterate(_):
-        product = left @ left
-        work = dist.all_reduce(product, group=mesh.get_group("dp"), async_op=True)
-        torch.relu(left)
-        work.wait()
+    def iterate(_, around):
+        with around:
+            product = left @ left
+            work = dist.all_reduce(product, group=mesh.get_group("dp"), async_op=True)
+            torch.relu(left)
+            work.wait()
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from scaling_study.errors import UserError
-from scaling_study.spec import Dataset, DataSource
-from scaling_study.training.corpus import END_OF_DOCUMENT, TokenManifest, generate_documents, prepare
+from scaling_study.spec import Dataset, DataSource, TokenManifest
+from scaling_study.training.corpus import END_OF_DOCUMENT, generate_documents, prepare
 from tests.unit.samples import CONFIG
 
 SMALL = Dataset(name="small", title="t", source=DataSource.GENERATED, documents=80, words=2000, vocabulary=600, seed=7)
@@ -79,7 +79,7 @@ def test_words_follow_zipfs_law():
 
 def test_the_vocabulary_is_exactly_as_large_as_asked(prepared):
     folder, manifest, _ = prepared
-    assert _tokenizer(folder).get_vocab_size() == manifest.vocabulary == 600
+    assert _tokenizer(folder).get_vocab_size() == manifest.dataset.vocabulary == 600
     tokens = _tokens(folder)
     assert tokens.max() < 600
     learned = np.unique(tokens[tokens > 256])  # one special token and the 256 bytes come first
@@ -102,10 +102,8 @@ def test_the_manifest_describes_the_token_file(prepared):
     content = (folder / "small.bin").read_bytes()
     assert manifest == msgspec.json.decode((folder / "small.json").read_bytes(), type=TokenManifest)
     assert manifest == TokenManifest(
-        dataset="small",
-        source=DataSource.GENERATED,
+        dataset=SMALL,
         tokens=len(content) // 2,
-        vocabulary=600,
         sha256=hashlib.sha256(content).hexdigest(),
     )
     assert {path.name for path in folder.iterdir()} == {"small.bin", "small.json", "small.tokenizer.json"}

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scaling_study.errors import UserError
-from scaling_study.spec import DataSource
-from scaling_study.training.corpus import TokenManifest
+from scaling_study.spec import Dataset, DataSource, TokenManifest
 from scaling_study.training.tokens import TokenFile, sequence_indices
 from tests.unit.samples import bounded, training_run
 
@@ -62,10 +61,8 @@ def _write(folder, tokens, name="words", **fields):
     content = np.asarray(tokens, dtype=np.uint16).tobytes()
     manifest = TokenManifest(
         **{
-            "dataset": name,
-            "source": DataSource.GENERATED,
+            "dataset": Dataset(name=name, title="test", source=DataSource.GENERATED, vocabulary=60000),
             "tokens": len(tokens),
-            "vocabulary": 60000,
             "sha256": hashlib.sha256(content).hexdigest(),
             **fields,
         }
@@ -77,7 +74,7 @@ def _write(folder, tokens, name="words", **fields):
 
 def test_targets_are_the_tokens_that_follow(tmp_path):
     data = TokenFile(_write(tmp_path, list(range(100, 113))), "words")
-    assert data.sequences(4) == 3
+    assert data.manifest.sequences(4) == 3
     tokens, target = data.batch(_run(dp=1, micro_batch=2), 0, 0)
     assert tokens.tolist() == [[100, 101, 102, 103], [104, 105, 106, 107]]
     assert target.tolist() == [[101, 102, 103, 104], [105, 106, 107, 108]]
@@ -94,7 +91,7 @@ def test_large_tokens_are_not_negative(tmp_path):
 
 @pytest.mark.parametrize(("count", "sequences"), [(1, 0), (4, 0), (5, 1), (8, 1), (9, 2), (13, 3)])
 def test_a_sequence_needs_the_token_after_it(count, sequences, tmp_path):
-    assert TokenFile(_write(tmp_path, range(count)), "words").sequences(4) == sequences
+    assert TokenFile(_write(tmp_path, range(count)), "words").manifest.sequences(4) == sequences
 
 
 def test_a_file_smaller_than_one_iteration_is_refused(tmp_path):

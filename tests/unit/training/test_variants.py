@@ -28,13 +28,13 @@ def assert_equal_to(reference, run):
         torch.testing.assert_close(gradients[name], expected, rtol=0, atol=1e-6, msg=lambda m, n=name: f"{n}: {m}")
 
 
-@pytest.mark.parametrize(("dp", "micro_batch"), [(1, 1), (1, 4), (2, 1), (2, 4)])
+@pytest.mark.parametrize(("dp", "micro_batch"), [(1, 1), (2, 1)])
 def test_accumulation(reference, dp, micro_batch):
     assert_equal_to(reference, make_run(dp, micro_batch=micro_batch))
 
 
 @pytest.mark.parametrize("kind", [ActivationCheckpointing.FULL, ActivationCheckpointing.SELECTIVE])
-@pytest.mark.parametrize("layout", [(1, 1, 1), (2, 2, 1), (1, 1, 2)])
+@pytest.mark.parametrize("layout", [(2, 2, 1), (1, 1, 2)])
 def test_checkpointing(reference, kind, layout):
     assert_equal_to(reference, make_run(*layout, activation_checkpointing=kind))
 
@@ -118,7 +118,7 @@ def clip_and_train(run):
     return trainer.replica, losses, norms, after
 
 
-@pytest.mark.parametrize("layout", [(1, 1, 1), (2, 1, 1), (1, 2, 2), (2, 2, 2)])
+@pytest.mark.parametrize("layout", [(1, 1, 1), (2, 2, 2)])
 def test_clipping_by_the_norm_over_all_ranks(layout):
     maximum = 0.05
     expected_losses, expected_norms = clipped_reference(maximum)
@@ -160,7 +160,9 @@ def overflow_on_one_rank(run):
             getattr(gradient, "to_local", lambda g=gradient: g)().view(-1)[0] = float("inf")
         trainer.update()
         after = list(trainer.stages.parameters())
-        changed.append(any(not torch.equal(a.full_tensor(), b.full_tensor()) for a, b in zip(before, after, strict=True)))
+        changed.append(
+            any(not torch.equal(a.full_tensor(), b.full_tensor()) for a, b in zip(before, after, strict=True))
+        )
         scales.append(trainer.scaler.scale)
     return changed, scales
 
@@ -192,3 +194,24 @@ def fails(run):
 )
 def test_a_missing_attention_backend_fails_and_nothing_takes_its_place(backend):
     assert run_on_ranks(fails, 1, make_run(attention=backend))[0] != "nothing"
+
+
+def count_collectives(run):
+    """How often a rank gathers parameters and reduces gradients in its second step."""
+    trainer = Trainer(run, MODEL, CPU)
+    rows = slice(trainer.replica * run.local_batch, (trainer.replica + 1) * run.local_batch)
+    parts = [part[rows] for part in batch(run, 0)]
+    trainer.step(*parts)
+    with Counter() as counter:
+        trainer.step(*parts)
+    return counter.counts["c10d::_allgather_base_"], counter.counts["c10d::_reduce_scatter_base_"]
+
+
+@pytest.mark.parametrize("microbatches", [1, 4])
+@pytest.mark.parametrize("reshard", [False, True])
+def test_how_often_parameters_are_gathered(microbatches, reshard):
+    """One unit a block and one for the ends; without resharding, once a step however many micro-batches there are."""
+    units = MODEL.layers + 1
+    run = make_run(2, micro_batch=4 // microbatches, reshard_after_forward=reshard)
+    gathers = 2 * units * microbatches if reshard else units
+    assert run_on_ranks(count_collectives, 2, run) == [(gathers, units)] * 2

@@ -13,13 +13,13 @@ from scaling_study.present.theme import COLUMN_WIDTH, PURPLE, VERMILLION
 TITLE = "Power efficiency and exposed communication"
 CLAIMS = ("dp-power-linear", "dp-majority-exposed")
 METRICS = ("tokens_per_joule", "exposed_fraction")
-SERIES = ("model", "hardware", "tp", "pp", "sequence_length")
+VARYING = ("nodes", "gpus", "dp", "global_batch")
 BOX = panels.Box(202, 68)
 
 
 def draw(records: pl.DataFrame, context: FigureContext) -> alt.TopLevelMixin:
     """Tokens per joule above, the exposed share of an iteration below, against the number of GPUs."""
-    frame = rows.one_series(rows.chosen(records), SERIES, context)
+    frame = rows.one_series(rows.chosen(records), VARYING, context)
     energy = value_axis("tokens_per_joule", "tokens per joule", from_zero(frame["tokens_per_joule"]), tickCount=4)
     exposed = value_axis(
         "exposed_fraction", "share of an iteration", from_zero(frame["exposed_fraction"]), tickCount=4, format="~%"

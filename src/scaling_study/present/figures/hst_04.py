@@ -19,7 +19,7 @@ CLAIMS = (
     "dp-majority-exposed",
     "small-scale-extrapolation",
 )
-SERIES = ("model", "hardware", "tp", "pp", "sequence_length")
+VARYING = ("nodes", "gpus", "dp", "global_batch")
 TIMES = {
     "compute_s": ("compute", BLUE),
     "communication_s": ("comm.", ORANGE),
@@ -27,12 +27,12 @@ TIMES = {
 }
 METRICS = ("words_per_second", "mfu", *TIMES, "power_w_per_gpu", "tokens_per_joule")
 BOX = panels.Box(112, 82)
-NOTE = "Bars in (a): 5th to 95th percentile of iterations. Times in (c): means over ranks."
+NOTE = "Bars in (a): 5th to 95th percentile of {kept} iterations. Times in (c): means over ranks."
 
 
 def draw(records: pl.DataFrame, context: FigureContext) -> alt.TopLevelMixin:
     """Six panels: global and local throughput, times of an iteration; utilisation, power, tokens per joule."""
-    frame = rows.one_series(rows.with_ideal(rows.with_spread(rows.chosen(records))), SERIES, context)
+    frame = rows.one_series(rows.with_ideal(rows.with_spread(rows.chosen(records))), VARYING, context)
     frame = frame.with_columns(total_power_w=pl.col("power_w_per_gpu") * pl.col("gpus"))
     x = doubling_axis("gpus", frame["gpus"], context.devices)
     rate = value_axis(
@@ -52,7 +52,8 @@ def draw(records: pl.DataFrame, context: FigureContext) -> alt.TopLevelMixin:
     )
     spacing = {"row": 52, "column": 48}
     body = alt.concat(*above, *below, columns=3, spacing=spacing, bounds="flush")
-    note = NOTE if not _without_mfu(frame) else f"{NOTE} No MFU: {rows.why_null(frame, 'mfu')}."
+    note = NOTE.format(kept=rows.kept_iterations(frame))
+    note = note if not _without_mfu(frame) else f"{note} No MFU: {rows.why_null(frame, 'mfu')}."
     return panels.finished(body, TITLE, records, context, claims=CLAIMS, metrics=METRICS, width=PAGE_WIDTH, note=note)
 
 

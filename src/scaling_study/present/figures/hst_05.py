@@ -14,9 +14,9 @@ from scaling_study.present.theme import BLUE, GREEN, MARKS, MINUS_SIGN, PAGE_WID
 
 TITLE = "Layouts of model parallelism"
 CLAIMS = ("mp-beats-dp-h100", "mp-beats-dp-a100", "exposed-correlation", "mp-across-nodes")
-SERIES = ("model", "gpus", "sequence_length")
+VARYING = ("hardware", "nodes", "dp", "tp", "pp", "precision")
 NOTE = (
-    "Each layout with its fastest micro-batch; bars: 5th to 95th percentile of iterations; "
+    "Each layout with its fastest micro-batch; bars: 5th to 95th percentile of {kept} iterations; "
     f"dotted: data parallelism alone (1 {TIMES_SIGN} 1)."
 )
 WIDTH, ROW_HEIGHT, LEAST_HEIGHT = 122, 11.5, 90
@@ -26,12 +26,21 @@ METRICS = ("words_per_second", EXPOSED)
 
 def draw(records: pl.DataFrame, context: FigureContext) -> alt.TopLevelMixin:
     """One row of three panels a hardware: throughput and exposed communication by layout, one against the other."""
-    frame = rows.one_series(rows.with_spread(rows.chosen(records)), SERIES, context)
+    frame = rows.one_series(rows.with_spread(rows.chosen(records)), VARYING, context)
     parts = frame.partition_by("hardware", maintain_order=True)
     many = len(parts) > 1
     drawn = [one for part in parts for one in _hardware(part, f", {part['hardware'][0].upper()}" if many else "")]
     body = alt.concat(*drawn, columns=3, spacing={"row": 52, "column": 46}, bounds="flush")
-    return panels.finished(body, TITLE, records, context, claims=CLAIMS, metrics=METRICS, width=PAGE_WIDTH, note=NOTE)
+    return panels.finished(
+        body,
+        TITLE,
+        records,
+        context,
+        claims=CLAIMS,
+        metrics=METRICS,
+        width=PAGE_WIDTH,
+        note=NOTE.format(kept=rows.kept_iterations(records)),
+    )
 
 
 def _hardware(frame: pl.DataFrame, where: str) -> tuple[alt.LayerChart, ...]:

@@ -12,7 +12,7 @@ from scaling_study.present.theme import BLUE, COLUMN_WIDTH, VERMILLION
 
 TITLE = "Degree of model parallelism"
 CLAIMS = ("mp-beats-dp-h100", "mp-beats-dp-a100", "mp-across-nodes")
-SERIES = ("model", "hardware", "gpus", "sequence_length")
+VARYING = ("dp", "tp", "pp")
 NOTE = "Each layout with its fastest micro-batch; dotted: data parallelism alone."
 BOX = panels.Box(166, 66)
 LINES = {"tp": ("tensor", BLUE), "pp": ("pipeline", VERMILLION)}
@@ -22,7 +22,7 @@ METRICS = ("words_per_second", EXPOSED)
 
 def draw(records: pl.DataFrame, context: FigureContext) -> alt.TopLevelMixin:
     """Throughput above, exposed communication below; one line an axis of model parallelism."""
-    frame = by_degree(rows.one_series(rows.chosen(records), SERIES, context))
+    frame = by_degree(rows.one_series(rows.chosen(records), VARYING, context))
     rate = value_axis("words_per_second", "words/s", around(frame["words_per_second"]), tickCount=4)
     exposed = value_axis(EXPOSED, "s per iteration", from_zero(frame[EXPOSED]), tickCount=4, format=",f")
     parts = (

@@ -12,14 +12,16 @@ from scaling_study.present.theme import BLUE, COLUMN_WIDTH
 
 TITLE = "Memory and the data-parallel size"
 CLAIMS = ("memory-sharding",)
-SERIES = ("model", "hardware", "tp", "pp", "sequence_length")
+VARYING = ("nodes", "gpus", "dp", "global_batch")
 BOX = panels.Box(202, 84)
-NOTE = "Peak of the fullest rank; grey: a perfect split, in inverse proportion to the size."
+NOTE = (
+    "Peak of the fullest rank; grey: a perfect split, in inverse proportion to the size. At size 1 nothing is sharded."
+)
 
 
 def draw(records: pl.DataFrame, context: FigureContext) -> alt.TopLevelMixin:
     """Peak memory of the fullest rank against the data-parallel size, with the line of a perfect split."""
-    frame = with_split(rows.one_series(rows.chosen(records), SERIES, context))
+    frame = with_split(rows.one_series(rows.chosen(records), VARYING, context))
     x = doubling_axis("dp", frame["dp"], f"data-parallel size ({context.devices})")
     y = value_axis("peak_memory_gib", f"GiB per {context.device}", from_zero(frame["peak_memory_gib"]), format=",f")
     layers = [
