@@ -42,6 +42,18 @@ def measured(checkout):
 def test_killed_at_several_moments(checkout):
     first, second = checkout.run_ids("data_parallel")
 
+    process = checkout.start("--", DATA_PARALLEL, owned=True)
+    checkout.wait_for((checkout.folder / "snakemake.log").exists, "the beginning")
+    os.kill(process.pid, signal.SIGKILL)  # before Snakemake has read the workflow
+    process.wait(30)
+    checkout.wait_until_empty()
+
+    process = checkout.start("--", DATA_PARALLEL, owned=True)
+    checkout.wait_for((checkout.folder / "results/logs/data").exists, "the preparation of data")
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait(30)
+    checkout.wait_until_empty()
+
     moment = claimed(checkout, first)
     process = checkout.start("--", DATA_PARALLEL)
     checkout.wait_for(moment, "the first claim")

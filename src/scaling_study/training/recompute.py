@@ -32,7 +32,7 @@ def recomputing(forward: Forward, kind: ActivationCheckpointing) -> Forward:
     return functools.partial(checkpoint, forward, **options)
 
 
-def keep(_: Any, operator: torch._ops.OpOverload, *args: Any, **kwargs: Any) -> CheckpointPolicy:
+def keep(_: Any, operator: torch._ops.OpOverload, *_args: Any, **_kwargs: Any) -> CheckpointPolicy:
     """Whether an operator's result is kept."""
     name = operator._schema.name
     kept = name in _KEPT or name.startswith(_KEPT_PREFIX) or operator.namespace in _KEPT_NAMESPACES

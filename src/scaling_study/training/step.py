@@ -87,7 +87,7 @@ class Trainer:
         return Schedule1F1B(stages[0], **options)
 
     def named_parameters(self) -> dict[str, nn.Parameter]:
-        """This rank's parameters by their name in the whole model."""
+        """Parameters that this rank holds, by their name in the whole model."""
         return {name: value for stage in self.stages.values() for name, value in stage.named_parameters()}
 
     def step(self, tokens_BT: Tensor, target_BT: Tensor) -> Tensor | None:

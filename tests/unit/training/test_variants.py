@@ -1,4 +1,4 @@
-"""Every variant of training equals the plain path: accumulation, checkpointing, interleaving, clipping, fp16, attention."""
+"""Every variant of training equals the plain path."""
 
 import collections
 
