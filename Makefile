@@ -5,6 +5,7 @@ VENV ?= .venv
 TORCH_INDEX ?=
 STUDY ?= mini
 FIGURE ?=
+export STUDY FIGURE
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints/cpu.txt
@@ -28,8 +29,8 @@ study: $(VENV)/.train
 	@$(SNAKEMAKE) --profile workflow/profiles/default
 
 figure: $(VENV)/.base
-	@test -n '$(FIGURE)' || { echo 'make figure needs FIGURE, e.g. make figure FIGURE=hst-04 STUDY=mini' >&2; exit 2; }
-	@$(SNAKEMAKE) --profile workflow/profiles/cached --config source=cached study='$(STUDY)' figure='$(FIGURE)'
+	@test -n "$$FIGURE" || { echo 'make figure needs FIGURE, e.g. make figure FIGURE=hst-04 STUDY=mini' >&2; exit 2; }
+	@$(SNAKEMAKE) --profile workflow/profiles/cached --config source=cached study="$$STUDY" figure="$$FIGURE"
 
 paper: $(VENV)/.base
 	@$(SNAKEMAKE) --profile workflow/profiles/cached
@@ -45,7 +46,7 @@ lint: $(VENV)/.dev
 
 clean:
 	rm -rf .snakemake paper/paper.pdf paper/build
-	find results -mindepth 1 -maxdepth 1 ! -name cached -exec rm -rf {} +
+	find results/ -mindepth 1 -maxdepth 1 ! -name cached -exec rm -rf {} +
 
 $(VENV)/.base: $(INPUTS)
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || \

@@ -1,5 +1,7 @@
 # The study as a workflow: sweeps are measured, records gathered, figures, tables and the paper rebuilt.
 # Profiles choose where records come from: workflow/profiles/default measures, workflow/profiles/cached only draws.
+import os
+
 from snakemake.exceptions import WorkflowError
 from snakemake.utils import min_version
 
@@ -18,6 +20,8 @@ try:
 except UserError as error:
     raise WorkflowError(str(error)) from None
 
+os.environ["SCALING_STUDY_CONFIG"] = str(plan.config.root)  # what the jobs read
+
 
 wildcard_constraints:
     study="[a-z0-9-]+",
@@ -25,10 +29,14 @@ wildcard_constraints:
     sweep="[a-z0-9_]+",
     figure="[a-z0-9-]+",
     table="[a-z0-9_]+",
+    dataset="[a-z0-9-]+",
 
 
 onstart:
-    plan.lock()
+    try:
+        plan.lock()
+    except UserError as error:
+        raise WorkflowError(str(error)) from None
 
 
 rule all:

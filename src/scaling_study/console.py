@@ -25,7 +25,7 @@ class SweepMonitor:
 
     def __init__(self, runs: Sequence[Run], title: str, log: Path | None) -> None:
         self._console = Console(stderr=True, highlight=False)
-        self._log = log
+        self._log, self._title = log, title
         self._started_s: dict[str, float] = {}
         columns = (
             TextColumn("{task.description}"),
@@ -57,7 +57,7 @@ class SweepMonitor:
     def start(self, run: Run, position: int, total: int) -> None:
         """A run is started."""
         self._started_s[run_id(run)] = time.monotonic()
-        self._bar.update(self._task, description=f"run {position} of {total}")
+        self._bar.update(self._task, description=f"{self._title}: run {position} of {total}")
         self._write_log(f"start {run_id(run)}")
 
     def progress(self, run: Run, progress: RunProgress) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any, Protocol
@@ -61,11 +62,15 @@ class Plan:
                 "study and figure go together", where="--config", remedy="Give both, or studies for whole studies."
             )
         self.root = root
-        self.config = Config(root / settings.get("config_folder", "config"))
+        folder = settings.get("config_folder") or os.environ.get("SCALING_STUDY_CONFIG", "config")
+        self.config = Config(root / str(folder))
         self.cached = settings.get("source", "measure") == "cached"
         names = [str(settings["study"])] if "figure" in settings else str(settings.get("studies", "mini")).split(",")
         self.studies = {name: self.config.study(name) for name in names}
         self.platforms = {n: str(settings.get("platform", s.platform)) for n, s in self.studies.items()}
+        if not self.cached:
+            for platform in self.platforms.values():
+                self.config.platform(platform)
         self._figure = settings.get("figure")
         self._lock: IO[str] | None = None
 

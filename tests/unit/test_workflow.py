@@ -32,6 +32,9 @@ def checkout(tmp_path):
         "studies/second": STUDY,
         "models/tiny": MODEL,
         "hardware/cpu": "{title: t, gpus_per_node: 1}",
+        "platforms/here": "{title: t, executor: local, hardware: cpu}",
+        "platforms/there": "{title: t, executor: local, hardware: cpu}",
+        "data/wikipedia-stackexchange": "{title: t, source: planned}",
     }.items():
         path = tmp_path / "config" / f"{name}.yaml"
         path.parent.mkdir(parents=True, exist_ok=True)

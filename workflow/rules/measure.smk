@@ -17,7 +17,7 @@ rule data:
 # All cores, so that nothing else runs beside a measurement.
 rule measure:
     input:
-        data=ancient(plan.data_of_sweep),
+        data=plan.data_of_sweep,
     output:
         "results/{study}/{platform}/{sweep}.parquet",
     log:

@@ -1,4 +1,4 @@
-# Figures, tables and the paper, from records alone.
+# Figures, tables and the paper, from records alone. `update`: what was there stays where drawing fails.
 
 
 rule figure:
@@ -6,9 +6,9 @@ rule figure:
         records=plan.figure_records,
         code=plan.drawing_code(),
     output:
-        "figures/{study}/{figure}.svg",
-        "figures/{study}/{figure}.png",
-        "figures/{study}/{figure}.vl.json",
+        update("figures/{study}/{figure}.svg"),
+        update("figures/{study}/{figure}.png"),
+        update("figures/{study}/{figure}.vl.json"),
     log:
         "results/logs/{study}/figures/{figure}.log",
     shell:
@@ -21,7 +21,7 @@ rule table:
         records=plan.table_records,
         code=plan.drawing_code(),
     output:
-        "figures/{study}/{table}-table.csv",
+        update("figures/{study}/{table}-table.csv"),
     log:
         "results/logs/{study}/tables/{table}.log",
     shell:

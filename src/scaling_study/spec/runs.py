@@ -45,7 +45,7 @@ class Protocol(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     iterations: Positive = 60
     discard: NonNegative = 10
     profiled_iterations: Positive = 3
-    data: str = "wikipedia-stackexchange"
+    data: Annotated[str, Meta(pattern="^[a-z0-9-]+$")] = "wikipedia-stackexchange"
     learning_rate: Annotated[float, Meta(gt=0)] = 3e-4
     max_gradient_norm: Annotated[float, Meta(gt=0)] | None = None
     revision: Positive = 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, TypeVar
 
@@ -74,6 +75,14 @@ class Study(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     tables: dict[str, FigureRequest] = {}
 
     def __post_init__(self) -> None:
+        for what, names, pattern in (
+            ("sweep", self.sweeps, r"[a-z0-9_]+"),
+            ("figure", self.figures, r"[a-z0-9-]+"),
+            ("table", self.tables, r"[a-z0-9_]+"),
+        ):
+            for name in names:
+                if not re.fullmatch(pattern, name):
+                    raise ValueError(f"the name of the {what} {name!r} does not match {pattern}: it becomes a file")
         for name, request in {**self.figures, **self.tables}.items():
             if request.sweep not in self.sweeps:
                 raise ValueError(f"{name!r} draws the sweep {request.sweep!r}, which the study does not have")

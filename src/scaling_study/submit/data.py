@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -9,8 +10,6 @@ import msgspec
 
 from scaling_study.errors import UserError
 from scaling_study.spec import Catalogue, Dataset, TokenManifest, TrainingRun
-
-BYTES_PER_TOKEN = 2
 
 
 def prepared(dataset: Dataset, folder: Path, runs: Iterable[TrainingRun], catalogue: Catalogue) -> TokenManifest:
@@ -23,14 +22,17 @@ def prepared(dataset: Dataset, folder: Path, runs: Iterable[TrainingRun], catalo
     path = folder / f"{dataset.name}.json"
     try:
         manifest = msgspec.json.decode(path.read_bytes(), type=TokenManifest)
-        size = (folder / f"{dataset.name}.bin").stat().st_size
+        with (folder / f"{dataset.name}.bin").open("rb") as tokens:
+            sha256 = hashlib.file_digest(tokens, "sha256").hexdigest()
     except FileNotFoundError as error:
         raise UserError(f"the data set {dataset.name!r} is not prepared", where=str(folder), remedy=again) from error
     except msgspec.DecodeError as error:
         raise UserError(f"the manifest is damaged: {error}", where=str(path), remedy=again) from error
-    if manifest.dataset != dataset or size != manifest.tokens * BYTES_PER_TOKEN:
-        what = "damaged" if manifest.dataset == dataset else "prepared from another definition"
-        raise UserError(f"the data set {dataset.name!r} is {what}", where=str(path), remedy=again)
+    if manifest.dataset != dataset:
+        what = f"the data set {dataset.name!r} was prepared from another definition"
+        raise UserError(what, where=str(path), remedy=again)
+    if sha256 != manifest.sha256:
+        raise UserError(f"the tokens of {dataset.name!r} are not those of its manifest", where=str(path), remedy=again)
     for run in runs:
         _check_fit(run, manifest, catalogue.models[run.model].vocabulary)
     return manifest

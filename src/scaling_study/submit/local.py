@@ -19,8 +19,18 @@ from typing import Any
 
 import msgspec
 
-from scaling_study.processes import kill
-from scaling_study.spec import Assignment, AttemptFiles, Outcome, Platform, Progress, RunFiles, RunResult, TrainingRun
+from scaling_study.processes import is_alive, kill
+from scaling_study.spec import (
+    Assignment,
+    AttemptFiles,
+    FailureKind,
+    Outcome,
+    Platform,
+    Progress,
+    RunFiles,
+    RunResult,
+    TrainingRun,
+)
 from scaling_study.submit import verdict
 from scaling_study.submit.node import start_rank
 
@@ -28,6 +38,7 @@ LOOPBACK = "127.0.0.1"
 _POLL_S = 0.2  # ranks and driver share the cores
 _EVIDENCE_S = 1.5  # after the first sign of a failure, the ranks get this long to say what happened
 _EXIT_S = 5.0
+_BEGIN_S = 30.0
 _SUBMITIT_LIMIT_MIN = 24 * 60.0  # never reached: the limits of the platform are this driver's
 
 OnProgress = Callable[[Progress], None]
@@ -101,12 +112,14 @@ def _end(job: Any, watch: _Watch) -> None:
         job.cancel()
     while job.state == "RUNNING" and time.monotonic() < deadline:
         time.sleep(_POLL_S / 2)
-    for rank in range(watch.ranks):
-        process = verdict.process_of(watch.attempt, rank)
-        if process is not None:
-            kill(process)
+    left = [process for rank in range(watch.ranks) if (process := verdict.process_of(watch.attempt, rank))]
+    for process in left:
+        kill(process)
     if job.state == "RUNNING":
         job.cancel()
+    deadline = time.monotonic() + _EXIT_S
+    while any(is_alive(process) for process in left) and time.monotonic() < deadline:
+        time.sleep(_POLL_S / 10)
 
 
 class _Watch:
@@ -120,6 +133,7 @@ class _Watch:
         self.started_at = verdict.utc_now()
         self._start_s = self._last_step_s = time.monotonic()
         self._done = 0
+        self._begun_s: float | None = None
 
     @property
     def has_result(self) -> bool:
@@ -133,6 +147,10 @@ class _Watch:
             late = self._late()
             if late:
                 return verdict.ended(self.assignment, Outcome.TIMEOUT, late, self.started_at)
+            if self._absent():
+                return verdict.ended(
+                    self.assignment, Outcome.FAILED, self._absent(), self.started_at, FailureKind.KILLED
+                )
             if verdict.failures(self.attempt, self.ranks) or job.state != "RUNNING":
                 return self._judge()
             time.sleep(_POLL_S)
@@ -159,6 +177,15 @@ class _Watch:
         if progress.done > self._done:
             self._done, self._last_step_s = progress.done, time.monotonic()
         return progress
+
+    def _absent(self) -> str:
+        """Which rank did not begin although another did long ago: it was killed before it could say who it is."""
+        begun = [self.attempt.process(rank).exists() for rank in range(self.ranks)]
+        if self._begun_s is None and any(begun):
+            self._begun_s = time.monotonic()
+        if all(begun) or self._begun_s is None or time.monotonic() - self._begun_s < _BEGIN_S:
+            return ""
+        return f"rank {begun.index(False)} did not begin within {_BEGIN_S:.0f} s of the others"
 
     def _late(self) -> str | None:
         """Which limit is passed."""

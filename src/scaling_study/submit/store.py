@@ -19,7 +19,7 @@ import msgspec
 
 from scaling_study.errors import UserError, explain_os_error, write_atomically
 from scaling_study.processes import is_alive
-from scaling_study.spec import AttemptFiles, ProcessIdentity, Run, RunFiles, RunResult, encode_run, run_id
+from scaling_study.spec import AttemptFiles, Outcome, ProcessIdentity, Run, RunFiles, RunResult, encode_run, run_id
 from scaling_study.spec.results import RESULT_SCHEMA_VERSION
 
 HEARTBEAT_S = 10.0
@@ -74,6 +74,7 @@ class RunStore:
             if not files.run.exists():
                 write_atomically(files.run, msgspec.json.format(encode_run(run)))
             prepared = AttemptFiles(Path(tempfile.mkdtemp(prefix=".claim-", dir=files.attempts)))
+            prepared.folder.chmod(files.attempts.stat().st_mode & 0o777)  # mkdtemp hides it from everybody else
         except OSError as error:
             raise explain_os_error(error, where=str(files.folder)) from error
         write_atomically(prepared.claim, msgspec.json.encode(owner))
@@ -144,4 +145,5 @@ def _decode_result(path: Path, run: Run) -> RunResult | None:
         result = msgspec.json.decode(content, type=RunResult)
     except (OSError, msgspec.DecodeError):
         return None
-    return result if run_id(result.run) == run_id(run) else None
+    complete = result.outcome is not Outcome.OK or (result.ranks and result.environment)
+    return result if complete and run_id(result.run) == run_id(run) else None

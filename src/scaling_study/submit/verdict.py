@@ -66,8 +66,11 @@ def log_tail(files: AttemptFiles, rank: int) -> str:
 
 def verdict(assignment: Assignment, found: Sequence[RankFailure], started_at: str) -> RunResult:
     """The outcome of an attempt whose ranks failed: the most telling kind, the earliest of it."""
+    files = AttemptFiles(Path(assignment.attempt_folder))
+    if not found and any(files.folder.glob("rank-???.json")):
+        reason = "the process that started the ranks ended without a word (killed from outside)"
+        return ended(assignment, Outcome.FAILED, reason, started_at, FailureKind.KILLED)
     if not found:
-        files = AttemptFiles(Path(assignment.attempt_folder))
         reason = f"no rank began: {log_tail(files, 0) or f'see {files.log}'}"
         return ended(assignment, Outcome.FAILED, reason, started_at)
     kinds = list(FailureKind)

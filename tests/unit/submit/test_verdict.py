@@ -175,6 +175,14 @@ def test_nothing_reported_shows_the_end_of_the_log(files):
     assert result.reason == "no rank began: starting\nImportError: no module named torch"
 
 
+def test_ranks_at_work_whose_starter_is_gone_were_killed(files):
+    files.folder.mkdir(parents=True, exist_ok=True)
+    files.process(0).write_text("{}")
+    result = verdict(assignment(files.folder), [], STARTED)
+    assert (result.outcome, result.failure) == (Outcome.FAILED, FailureKind.KILLED)
+    assert "the process that started the ranks ended" in result.reason
+
+
 def test_nothing_reported_and_no_log_says_where_to_look(files):
     assert verdict(assignment(files.folder), [], STARTED).reason == f"no rank began: see {files.log}"
 
