@@ -130,6 +130,16 @@ def test_cached_draws_from_the_cache_alone_and_fresh_draws_again(copy):
     assert (copy.folder / f"{FIGURE}.svg").read_bytes() == fresh_figure
 
 
+def test_a_redraw_that_fails_keeps_the_figure(copy):
+    figure = (copy.folder / f"{FIGURE}.svg").read_bytes()
+    cached = copy.folder / "results/cached/scenario/local/data_parallel.parquet"
+    cached.write_bytes(cached.read_bytes()[:-20])
+    end = copy.run("--", f"{FIGURE}.svg", profile="cached")
+    assert end.returncode != 0
+    assert "Restore it from git" in end.stderr
+    assert (copy.folder / f"{FIGURE}.svg").read_bytes() == figure
+
+
 def test_the_cached_profile_cannot_measure(copy):
     shutil.rmtree(copy.folder / "results/scenario")
     end = copy.run("--", "results/scenario/local/data_parallel.parquet", profile="cached")

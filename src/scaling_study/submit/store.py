@@ -118,10 +118,11 @@ class RunStore:
         write_atomically(path, msgspec.json.encode(result))
 
     def set_aside(self, run: Run, why: str) -> bool:
-        """Move a result that is of no use out of the way, never away; whether there was one."""
+        """Move a result that is of no use out of the way, never away, and free the run; whether there was one."""
         path = self.files(run).result
         if not path.exists():
             return False
+        self.files(run).attempt(self.attempts(run)).claim.unlink(missing_ok=True)
         path.replace(path.with_suffix(f".{why.split(maxsplit=1)[0]}.{time.time_ns()}.json"))
         return True
 
