@@ -51,7 +51,7 @@ def test_a_result_is_taken_as_it_is(driver):
     assert driver.monitor.finished == [(result, False)]
 
 
-@pytest.mark.parametrize("change", [{"layers": 7}, {"ffn": 16}, {"rope_base": 1.0}])
+@pytest.mark.parametrize("change", [{"layers": 7}, {"ffn": 24}, {"rope_base": 1.0}])
 def test_a_result_of_another_model_is_set_aside(driver, change):
     store(driver, msgspec.structs.replace(run_result(RUN), model=msgspec.structs.replace(TINY, **change)))
     with pytest.raises(AssertionError, match="nothing is to be measured"):
