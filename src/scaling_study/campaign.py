@@ -51,7 +51,7 @@ def measure_sweep(
         driver = Driver(platform, catalogue, store, data_folder, monitor)
         driver.check(runs)
         driver.manifests = _manifests(config, runs, catalogue, data_folder)
-        results = driver.measure(runs).results
+        results = driver.measure(runs)
     failed = [result for result in results if not result.outcome.is_result]
     if failed and not keep_failures:
         return [_failure(result, store) for result in failed]

@@ -12,7 +12,7 @@ import pytest
 from scaling_study.errors import UserError
 from scaling_study.processes import is_alive
 from scaling_study.records import record_of
-from scaling_study.spec import Config, Outcome, Provenance, RunFiles, expand
+from scaling_study.spec import Config, Outcome, Provenance, RunFiles, RunResult, expand
 from scaling_study.submit import Driver, RunStore
 from scaling_study.submit.verdict import process_of
 from scaling_study.training.corpus import prepare
@@ -58,7 +58,7 @@ def measure(run, tmp_path, data_folder, monitor=None, **limits):
     store = RunStore(tmp_path / "store")
     driver = Driver(platform, CONFIG.catalogue, store, data_folder, monitor or Silent())
     start_s = time.monotonic()
-    result = driver.measure([run]).results[0]
+    result = driver.measure([run])[0]
     return result, store, time.monotonic() - start_s
 
 
@@ -89,7 +89,7 @@ def test_a_loss_that_is_not_finite_fails_the_run(tmp_path, data_folder):
     assert "at iteration" in result.reason
     assert_no_rank_left(store, run)
     assert store.result(run) is None
-    assert store.last_failure(run) == result
+    assert msgspec.json.decode(store.files(run).attempt(1).ended.read_bytes(), type=RunResult) == result
     record = record_of(
         result,
         CONFIG.catalogue.models["tiny"],

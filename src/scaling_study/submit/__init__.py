@@ -2,6 +2,6 @@
 
 from scaling_study.submit.data import prepared
 from scaling_study.submit.store import RunStore
-from scaling_study.submit.sweep import Driver, Monitor, SweepReport, check_writable
+from scaling_study.submit.sweep import Driver, Monitor, check_writable
 
-__all__ = ["Driver", "Monitor", "RunStore", "SweepReport", "check_writable", "prepared"]
+__all__ = ["Driver", "Monitor", "RunStore", "check_writable", "prepared"]

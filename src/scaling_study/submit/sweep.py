@@ -58,13 +58,6 @@ class Monitor(Protocol):
         """Something that a person should know."""
 
 
-class SweepReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The results of a sweep, in its order, and how many were measured now."""
-
-    results: list[RunResult]
-    measured: int
-
-
 class Driver:
     """Measures runs of one platform.
 
@@ -84,10 +77,10 @@ class Driver:
         self.manifests: Mapping[str, TokenManifest] = {}
         self._beat_s = time.monotonic()
 
-    def measure(self, runs: Sequence[Run]) -> SweepReport:
-        """The results of all runs; those that another driver holds are waited for."""
+    def measure(self, runs: Sequence[Run]) -> list[RunResult]:
+        """The results of all runs, in their order; those that another driver holds are waited for."""
         results: dict[str, RunResult] = {}
-        measured, waiting = 0, False
+        waiting = False
         while len(results) < len(runs):
             before = len(results)
             for position, run in enumerate(runs, start=1):
@@ -96,14 +89,13 @@ class Driver:
                 result, fresh = self._obtain(run, position, len(runs))
                 if result is not None:
                     results[run_id(run)] = result
-                    measured += fresh
                     self.monitor.finish(run, result, fresh=fresh)
             if len(results) == before:
                 if not waiting:
                     self.monitor.note("another driver measures what is left; waiting for it")
                 waiting = True
                 time.sleep(_WAIT_S)
-        return SweepReport(results=[results[run_id(run)] for run in runs], measured=measured)
+        return [results[run_id(run)] for run in runs]
 
     def check(self, runs: Sequence[Run]) -> None:
         """Find out before anything starts that the platform cannot measure the runs, or the store not be written.

@@ -5,7 +5,7 @@ Imports `spec` only; no torch.
 
 from scaling_study.timeline.exposure import UNKNOWN_AXIS, Exposure, exposure, segments
 from scaling_study.timeline.kineto_cpu import MARK_AXIS, MARK_ITERATION, CpuTrace, read_cpu_trace
-from scaling_study.timeline.spans import SCHEMA, empty_spans
+from scaling_study.timeline.spans import SCHEMA
 
 __all__ = [
     "MARK_AXIS",
@@ -14,7 +14,6 @@ __all__ = [
     "UNKNOWN_AXIS",
     "CpuTrace",
     "Exposure",
-    "empty_spans",
     "exposure",
     "read_cpu_trace",
     "segments",

@@ -17,8 +17,3 @@ SCHEMA: dict[str, type[pl.DataType]] = {
     "start_ns": pl.Int64,
     "end_ns": pl.Int64,
 }
-
-
-def empty_spans() -> pl.DataFrame:
-    """A timeline without spans."""
-    return pl.DataFrame(schema=SCHEMA)

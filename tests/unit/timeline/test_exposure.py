@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from scaling_study.spec import SpanKind
-from scaling_study.timeline import SCHEMA, Exposure, empty_spans, exposure, segments
+from scaling_study.timeline import SCHEMA, Exposure, exposure, segments
 from tests.unit.samples import bounded
 
 COMPUTE, COMMUNICATION, MEMORY = SpanKind.COMPUTE, SpanKind.COMMUNICATION, SpanKind.MEMORY
@@ -88,7 +88,7 @@ def test_more_compute_never_exposes_more(spans, more):
 
 
 def test_no_spans_no_ranks():
-    assert exposure(empty_spans()) == {}
+    assert exposure(pl.DataFrame(schema=SCHEMA)) == {}
 
 
 def test_by_hand():
