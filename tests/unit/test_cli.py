@@ -170,7 +170,7 @@ def test_version(run):
         (("runs", "mini", "--platform", "loacl"), "config/platforms: there is no loacl.yaml. Did you mean 'local'?"),
         (("prepare", "generate"), "config/data: there is no generate.yaml. Did you mean 'generated'?"),
         (("prepare", "wikipedia-stackexchange"), "the data set 'wikipedia-stackexchange' has no preparation yet"),
-        (("--config", "nowhere", "runs", "paper"), "nowhere/studies: there is no paper.yaml. Known: none."),
+        (("--config", "nowhere", "runs", "paper"), "nowhere/studies: there is no such folder. Start from the checkout, or give --config."),
         (("promote", "mini", "--platform", "nowhere"),
          "results/mini/nowhere: there are no records. Measure the study mini first."),
     ],

@@ -23,6 +23,8 @@ def explain_validation_error(error: msgspec.ValidationError, where: str) -> User
         key = unknown.group(1)
         close = difflib.get_close_matches(key, sorted(_known_keys(msgspec.Struct)), n=1)
         remedy = f"Did you mean {close[0]!r}?" if close else "Remove it."
+        if close and close[0] == key:
+            remedy = "It is known, but belongs elsewhere in the file."
         return UserError(f"unknown key {key!r}", where=where, remedy=remedy)
     return UserError(what[0].lower() + what[1:] if what else message, where=where, remedy="Mend the value.")
 

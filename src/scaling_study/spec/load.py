@@ -104,6 +104,10 @@ class Config:
 
     def _one(self, folder: str, name: str, kind: type[T]) -> T:
         path, known = self._path(folder, name), self._names(folder)
+        if not path.parent.is_dir():
+            raise UserError(
+                "there is no such folder", where=str(path.parent), remedy="Start from the checkout, or give --config."
+            )
         if name not in known:
             close = difflib.get_close_matches(name, known, n=1)
             hint = f"Did you mean {close[0]!r}? " if close else ""

@@ -134,7 +134,7 @@ def test_an_unknown_name_lists_what_there_is(read, name, message):
 
 
 def test_a_missing_folder_has_nothing(tmp_path):
-    with pytest.raises(UserError, match=r"studies: there is no paper\.yaml\. Known: none\."):
+    with pytest.raises(UserError, match=r"studies: there is no such folder. Start from the checkout"):
         Config(tmp_path / "nowhere").study("paper")
 
 
@@ -171,3 +171,9 @@ def test_scalars_are_read_as_yaml_1_2_reads_them(tmp_path, text, value):
     read = read_yaml(path)["key"]
     assert read == value
     assert type(read) is type(value)
+
+
+def test_a_key_in_the_wrong_place_is_not_offered_as_its_own_correction(tmp_path):
+    message = _complaint(tmp_path, STUDY + "iterations: 3\n")
+    assert "unknown key 'iterations'" in message
+    assert "belongs elsewhere in the file" in message
