@@ -16,7 +16,7 @@ from typing import IO, Any, Protocol
 import msgspec
 
 from scaling_study.errors import UserError, explain_os_error
-from scaling_study.spec import Config, Study, TrainingRun, expand, run_id
+from scaling_study.spec import Config, Run, Study, TrainingRun, expand, run_id
 
 PAPER, PAPER_STUDY = "paper/paper.pdf", "mini"
 SOURCES = ("measure", "cached")
@@ -164,18 +164,16 @@ class Plan:
 
     def data_of_sweep(self, wildcards: Wildcards) -> list[str]:
         """The token files that a sweep reads."""
-        runs = expand(self.studies[wildcards.study], wildcards.sweep, self.config.catalogue)
-        names = {run.protocol.data for run in runs if isinstance(run, TrainingRun)}
+        names = {run.protocol.data for run in self._runs(wildcards) if isinstance(run, TrainingRun)}
         return [f"results/data/{name}.json" for name in sorted(names)]
 
     def run_ids(self, wildcards: Wildcards) -> str:
-        """The runs of a sweep: the only thing about a study that may cause it to be gathered anew."""
-        runs = expand(self.studies[wildcards.study], wildcards.sweep, self.config.catalogue)
-        return " ".join(run_id(run) for run in runs)
+        """The runs of a sweep: with `definitions`, all of a study that may cause it to be gathered anew."""
+        return " ".join(run_id(run) for run in self._runs(wildcards))
 
     def definitions(self, wildcards: Wildcards) -> str:
         """A digest of what the names of a sweep's runs mean: models, hardware, data. A change gathers it anew."""
-        runs = expand(self.studies[wildcards.study], wildcards.sweep, self.config.catalogue)
+        runs = self._runs(wildcards)
         training = [run for run in runs if isinstance(run, TrainingRun)]
         named = [
             *(self.config.catalogue.models[name] for name in sorted({run.model for run in training})),
@@ -188,6 +186,9 @@ class Plan:
         """A digest of a data set's definition."""
         definition = msgspec.json.encode(self.config.dataset(wildcards.dataset), order="sorted")
         return hashlib.sha256(definition).hexdigest()[:16]
+
+    def _runs(self, wildcards: Wildcards) -> list[Run]:
+        return expand(self.studies[wildcards.study], wildcards.sweep, self.config.catalogue)
 
     def drawing_code(self) -> list[str]:
         """The modules that draw; a change of one redraws, and measures nothing."""

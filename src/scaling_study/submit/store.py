@@ -117,13 +117,21 @@ class RunStore:
         path = files.result if result.outcome.is_result else files.attempt(result.attempt).ended
         write_atomically(path, msgspec.json.encode(result))
 
-    def set_aside(self, run: Run, why: str) -> bool:
-        """Move a result that is of no use out of the way, never away, and free the run; whether there was one."""
+    def set_aside(self, run: Run, judged: RunResult | None) -> bool:
+        """Move a result that is of no use out of the way, never away, and free the run.
+
+        Args:
+            judged: the result that was found of no use; None for one that cannot be read.
+
+        Returns:
+            Whether it was moved: not if there is none, or if another driver has put a new one there meanwhile.
+        """
         path = self.files(run).result
-        if not path.exists():
+        if not path.exists() or self.result(run) != judged:
             return False
         self.files(run).attempt(self.attempts(run)).claim.unlink(missing_ok=True)
-        path.replace(path.with_suffix(f".{why.split(maxsplit=1)[0]}.{time.time_ns()}.json"))
+        kind = "damaged" if judged is None else "outdated"
+        path.replace(path.with_suffix(f".{kind}.{time.time_ns()}.json"))
         return True
 
 

@@ -124,7 +124,7 @@ class Driver:
         changed = self._changed_since(result) if result is not None else None
         if result is not None and changed is None:
             return result, False
-        if self.store.set_aside(run, changed or "damaged"):
+        if self.store.set_aside(run, result):
             self.monitor.note(f"{run_id(run)}: its result is {changed or 'damaged'}; measuring it again")
         number = self.store.claim(run, self.me)
         if number is None:

@@ -141,12 +141,24 @@ def test_a_damaged_result_is_set_aside_and_the_run_is_free(store, damage):
     damaged = damage(path.read_bytes())
     path.write_bytes(damaged)
     assert store.result(RUN) is None
-    assert store.set_aside(RUN, "damaged")
+    assert store.set_aside(RUN, None)
     assert not path.exists()
     (kept,) = path.parent.glob("result.damaged.*.json")
     assert kept.read_bytes() == damaged
-    assert not store.set_aside(RUN, "damaged")
+    assert not store.set_aside(RUN, None)
     assert store.claim(RUN, identity()) == 2
+
+
+def test_a_result_that_came_meanwhile_is_not_set_aside(store):
+    store.claim(RUN, identity())
+    store.end(run_result(RUN))
+    new = store.result(RUN)
+    assert not store.set_aside(RUN, None)
+    assert not store.set_aside(RUN, run_result(RUN, reason="an older one"))
+    assert store.result(RUN) == new
+    assert store.set_aside(RUN, new)
+    assert store.result(RUN) is None
+    assert len(list(store.files(RUN).folder.glob("result.outdated.*.json"))) == 1
 
 
 def test_a_result_of_another_run_in_the_folder_is_not_believed(store):
