@@ -28,7 +28,7 @@ wildcard_constraints:
     platform="[a-z0-9-]+",
     sweep="[a-z0-9_]+",
     figure="[a-z0-9-]+",
-    table="[a-z0-9_]+",
+    table="[a-z0-9-]+",
     dataset="[a-z0-9-]+",
 
 

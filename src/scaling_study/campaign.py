@@ -70,8 +70,8 @@ def _manifests(config: Config, runs: list[Run], catalogue: Catalogue, data_folde
 
 def _record(result: RunResult, catalogue: Catalogue, platform_name: str) -> dict[str, object]:
     run = result.run
-    assert isinstance(run, TrainingRun)
-    model, hardware = catalogue.models[run.model], catalogue.hardware[run.hardware]
+    model = catalogue.models[run.model] if isinstance(run, TrainingRun) else None
+    hardware = catalogue.hardware[run.hardware]
     return record_of(result, model, hardware, platform=platform_name, provenance=Provenance.MEASURED)
 
 

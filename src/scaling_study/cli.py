@@ -79,7 +79,7 @@ def runs(config: Config, study_name: str, sweep_name: str | None, platform_name:
 def prepare(config: Config, dataset_name: str, results_folder: Path) -> None:
     """Make the token file of DATASET: corpus, vocabulary, tokens.
 
-    Example: scaling-study prepare generated
+    Example: scaling-study prepare synthetic
     """
     from scaling_study.training.corpus import prepare as prepare_dataset
 
@@ -139,11 +139,11 @@ def figure(config: Config, study_name: str, figure_name: str, record_files: tupl
 @cli.command()
 @click.argument("study_name", metavar="STUDY")
 @click.argument("table_name", metavar="TABLE")
-@_records
+@click.argument("record_files", metavar="[RECORDS...]", type=click.Path(path_type=Path), nargs=-1)
 @click.option("--output", type=click.Path(path_type=Path), required=True, help="Folder of the study's tables.")
 @click.pass_obj
 def table(config: Config, study_name: str, table_name: str, record_files: tuple[Path, ...], output: Path) -> None:
-    """Write TABLE of STUDY as CSV.
+    """Write TABLE of STUDY as CSV; a table of hardware needs no records.
 
     Example: scaling-study table mini layouts results/cached/mini/local/model_parallel.parquet
     --output figures/mini
@@ -152,8 +152,9 @@ def table(config: Config, study_name: str, table_name: str, record_files: tuple[
     from scaling_study.present.tables import make_table, write_table
 
     study = config.study(study_name)
-    records = records_of_sweep(config, study, study.table(table_name).sweep, record_files)
-    write_table(make_table(study, table_name, records), output, table_name)
+    sweep = study.table(table_name).sweep
+    records = records_of_sweep(config, study, sweep, record_files) if sweep and record_files else None
+    write_table(make_table(study, table_name, records, config.catalogue.hardware), output, table_name)
 
 
 @cli.command()
@@ -175,7 +176,7 @@ def paper(
 
     study = config.study(study_name)
     frames = {path.stem: records_of_sweep(config, study, path.stem, (path,)) for path in record_files}
-    build_paper(study, frames, figures_folder, Path("paper"), output)
+    build_paper(study, frames, config.catalogue.hardware, figures_folder, Path("paper"), output)
 
 
 @cli.command()

@@ -10,7 +10,7 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from scaling_study.spec import Outcome, Run, RunResult, TrainingRun, run_id
+from scaling_study.spec import Outcome, Run, RunResult, run_id, steps_of
 from scaling_study.spec import Progress as RunProgress
 
 
@@ -31,14 +31,14 @@ class SweepMonitor:
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
-            TextColumn("iterations"),
+            TextColumn("steps"),
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(elapsed_when_finished=False),
         )
         self._bar = Progress(*columns, console=self._console, disable=not self._console.is_terminal)
         self._done = {run_id(run): 0 for run in runs}
-        self._total = {run_id(run): _iterations(run) for run in runs}
+        self._total = {run_id(run): steps_of(run) for run in runs}
         self._task = self._bar.add_task(title, total=sum(self._total.values()))
 
     def __enter__(self) -> SweepMonitor:
@@ -91,9 +91,3 @@ class SweepMonitor:
         if self._log is not None:
             with self._log.open("a", encoding="utf-8") as file:
                 file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {line}\n")
-
-
-def _iterations(run: Run) -> int:
-    if isinstance(run, TrainingRun):
-        return run.protocol.iterations + run.protocol.profiled_iterations
-    return 1

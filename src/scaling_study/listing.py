@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from scaling_study.roofline import infeasible_because, least_gpu_hours, least_memory_gib
-from scaling_study.spec import Catalogue, Config, Run, TrainingRun, expand, run_id
+from scaling_study.spec import Catalogue, Config, Run, TrainingRun, expand, ranks_of, run_id
 
 
 def list_runs(config: Config, study_name: str, sweep_name: str | None, platform_name: str | None) -> dict[str, Any]:
@@ -37,8 +37,7 @@ def list_runs(config: Config, study_name: str, sweep_name: str | None, platform_
 def _describe(run: Run, catalogue: Catalogue) -> dict[str, Any]:
     hardware, fields = catalogue.hardware[run.hardware], msgspec.to_builtins(run)
     if not isinstance(run, TrainingRun):
-        gpus = run.nodes * hardware.gpus_per_node
-        return {**fields, "gpus": gpus, "feasible": True, "reason": None, "gpu_hours_at_least": None}
+        return {**fields, "gpus": ranks_of(run, hardware), "feasible": True, "reason": None, "gpu_hours_at_least": None}
     model = catalogue.models[run.model]
     reason = infeasible_because(run, model, hardware)
     return {

@@ -96,7 +96,7 @@ class Plan:
 
     def tables(self) -> list[str]:
         """Every table of every study."""
-        return [f"figures/{study.name}/{table}-table.csv" for study in self.studies.values() for table in study.tables]
+        return [f"figures/{study.name}/{table}.csv" for study in self.studies.values() for table in study.tables]
 
     def one_figure(self) -> list[str]:
         """The files of the figure that was asked for.
@@ -117,8 +117,9 @@ class Plan:
         return [self.records(wildcards.study, self.studies[wildcards.study].figures[wildcards.figure].sweep)]
 
     def table_records(self, wildcards: Wildcards) -> list[str]:
-        """The record files that a table is made of."""
-        return [self.records(wildcards.study, self.studies[wildcards.study].tables[wildcards.table].sweep)]
+        """The record files that a table is made of; none for one of definitions alone."""
+        sweep = self.studies[wildcards.study].tables[wildcards.table].sweep
+        return [self.records(wildcards.study, sweep)] if sweep else []
 
     @property
     def has_paper(self) -> bool:

@@ -53,7 +53,7 @@ def training_run(**fields):
         "sequence_length": 16,
         "precision": Precision.FP32,
         "attention": AttentionBackend.SDPA,
-        "protocol": Protocol(iterations=5, discard=1, profiled_iterations=2, data="generated"),
+        "protocol": Protocol(iterations=5, discard=1, profiled_iterations=2, data="synthetic"),
     }
     return TrainingRun(**{**defaults, **fields})
 
@@ -85,7 +85,7 @@ def environment(**fields):
         "backend": "gloo",
         "attention_operator": "aten::_scaled_dot_product_flash_attention_for_cpu",
         "code_version": "0.1.0+abc",
-        "data_source": DataSource.GENERATED,
+        "data_source": DataSource.SYNTHETIC,
         "data_sha256": "0" * 64,
         "host_cores": 4,
         "unavailable": {"power_w_per_gpu": "no meter", "tokens_per_joule": "no meter"},

@@ -15,7 +15,7 @@ from scaling_study.records import record_of, write_records
 from scaling_study.spec import Config, Outcome, Provenance, expand, run_id
 from tests.unit.samples import CONFIG, PART, ROOT, TINY, run_result, training_run
 
-SMALL_DATA = "{title: t, source: generated, documents: 60, words: 1500, vocabulary: 500}"
+SMALL_DATA = "{title: t, source: synthetic, documents: 60, words: 1500, vocabulary: 500}"
 
 
 @pytest.fixture
@@ -168,7 +168,7 @@ def test_version(run):
         (("runs", "paper", "--sweep", "data-parallel"),
          "study paper: there is no sweep 'data-parallel'. Sweeps: collectives, data_parallel, "),
         (("runs", "mini", "--platform", "loacl"), "config/platforms: there is no loacl.yaml. Did you mean 'local'?"),
-        (("prepare", "generate"), "config/data: there is no generate.yaml. Did you mean 'generated'?"),
+        (("prepare", "synthetik"), "config/data: there is no synthetik.yaml. Did you mean 'synthetic'?"),
         (("prepare", "wikipedia-stackexchange"), "the data set 'wikipedia-stackexchange' has no preparation yet"),
         (("--config", "nowhere", "runs", "paper"),
          "nowhere/studies: there is no such folder. Start from the checkout, or give --config."),

@@ -61,7 +61,7 @@ FIGURES = [f"figures/first/{name}{suffix}" for name in ("hst-01", "hst-05") for 
 def test_a_study_is_its_records_figures_and_tables(checkout):
     plan = Plan({"studies": "first"}, checkout)
     records = ["results/first/here/one.parquet", "results/first/here/two.parquet"]
-    assert plan.targets() == [*records, *FIGURES, "figures/first/layouts-table.csv"]
+    assert plan.targets() == [*records, *FIGURES, "figures/first/layouts.csv"]
 
 
 def test_planned_sweeps_are_left_out(checkout):

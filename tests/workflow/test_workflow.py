@@ -57,7 +57,7 @@ def test_everything_is_there_and_measured(measured):
     assert {run["provenance"] for run in drawn["usermeta"]["runs"]} == {"measured"}
     for suffix in ("svg", "png"):
         assert (measured.folder / f"{FIGURE}.{suffix}").stat().st_size > 5000
-    assert (measured.folder / "figures/scenario/layouts-table.csv").read_text().count("\n") == 3
+    assert (measured.folder / "figures/scenario/layouts.csv").read_text().count("\n") == 3
 
 
 def test_nothing_to_do_is_quick_and_does_nothing(copy):

@@ -21,7 +21,7 @@ rule table:
         records=plan.table_records,
         code=plan.drawing_code(),
     output:
-        update("figures/{study}/{table}-table.csv"),
+        update("figures/{study}/{table}.csv"),
     log:
         "results/logs/{study}/tables/{table}.log",
     shell:

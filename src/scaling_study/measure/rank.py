@@ -21,7 +21,7 @@ from scaling_study.processes import end_with, identity
 from scaling_study.spec import Assignment, AttemptFiles, RankFailure, RunFiles, TrainingRun
 
 if TYPE_CHECKING:
-    from scaling_study.measure.training import Measurement
+    from scaling_study.measure.report import Measurement
 
 _TRACEBACK_LINES = 20
 
@@ -40,17 +40,12 @@ def run_one(assignment: Assignment, rank: int, world_size: int, address: str) ->
     if assignment.owner is not None:
         end_with(assignment.owner, at_once=True)
     try:
-        _check_world(assignment, world_size)
+        if world_size != assignment.ranks:
+            raise ValueError(f"the job has {world_size} tasks, the run needs {assignment.ranks}")
         _measure(assignment, files, rank, world_size, address)
     except BaseException as error:
         _report_failure(files, rank, error)
         raise
-
-
-def _check_world(assignment: Assignment, world_size: int) -> None:
-    expected = assignment.run.ranks if isinstance(assignment.run, TrainingRun) else None
-    if expected != world_size:
-        raise ValueError(f"the job has {world_size} tasks, the run needs {expected}")
 
 
 def _measure(assignment: Assignment, files: AttemptFiles, rank: int, world_size: int, address: str) -> None:
@@ -58,13 +53,16 @@ def _measure(assignment: Assignment, files: AttemptFiles, rank: int, world_size:
     import torch
     import torch.distributed as dist
 
+    from scaling_study.measure.collective import measure_collective
     from scaling_study.measure.rendezvous import meet
-    from scaling_study.measure.training import combine, measure_training
+    from scaling_study.measure.report import combine
+    from scaling_study.measure.training import measure_training
 
     torch.set_num_threads(assignment.threads_per_rank)
     store = meet(files, rank, world_size, address)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=world_size, timeout=timedelta(minutes=10))
-    measurement = measure_training(assignment, files, rank)
+    measure = measure_training if isinstance(assignment.run, TrainingRun) else measure_collective
+    measurement = measure(assignment, files, rank)
     everyone: list[Measurement | None] | None = [None] * world_size if rank == 0 else None
     dist.gather_object(measurement, everyone)
     if everyone is not None:

@@ -13,20 +13,26 @@ from scaling_study.errors import UserError, write_atomically
 from scaling_study.present import theme
 from scaling_study.present.numbers import as_json, paper_numbers
 from scaling_study.present.tables import make_table, write_table
-from scaling_study.spec import Study
+from scaling_study.spec import Hardware, Study
 
 SOURCE = "paper.typ"
 BUILD = "build"
 
 
 def build_paper(
-    study: Study, frames: Mapping[str, pl.DataFrame], figures_folder: Path, paper_folder: Path, output: Path
+    study: Study,
+    frames: Mapping[str, pl.DataFrame],
+    hardware: Mapping[str, Hardware],
+    figures_folder: Path,
+    paper_folder: Path,
+    output: Path,
 ) -> Path:
-    """Write the numbers and the table that the paper reads, then the PDF, each complete or not at all.
+    """Write the numbers and the tables that the paper reads, then the PDF, each complete or not at all.
 
     Args:
         study: the study that the paper is about.
         frames: records by the name of their sweep.
+        hardware: the catalogue's, by name.
         figures_folder: where the study's figures are, as SVG.
         paper_folder: where the Typst sources are; `build/` in it is written.
         output: the PDF.
@@ -41,7 +47,8 @@ def build_paper(
     check_inputs(study, frames, figures_folder)
     write_atomically(paper_folder / BUILD / "numbers.json", as_json(paper_numbers(study, frames)))
     for name, request in sorted(study.tables.items()):
-        write_table(make_table(study, name, frames[request.sweep]), paper_folder / BUILD, name)
+        records = frames[request.sweep] if request.sweep else None
+        write_table(make_table(study, name, records, hardware), paper_folder / BUILD, name)
     write_atomically(output, compile_pdf(study, figures_folder.resolve(), paper_folder.resolve()))
     return output
 
@@ -52,11 +59,12 @@ def check_inputs(study: Study, frames: Mapping[str, pl.DataFrame], figures_folde
     Raises:
         UserError: the first thing that is missing.
     """
-    requests = {**study.figures, **study.tables}
-    for name, request in sorted(requests.items()):
-        if request.sweep not in frames or frames[request.sweep].is_empty():
+    sweeps = {name: request.sweep for name, request in study.figures.items()}
+    sweeps |= {name: request.sweep for name, request in study.tables.items() if request.sweep}
+    for name, sweep in sorted(sweeps.items()):
+        if sweep not in frames or frames[sweep].is_empty():
             raise UserError(
-                f"{name} needs records of the sweep {request.sweep!r}, which has none",
+                f"{name} needs records of the sweep {sweep!r}, which has none",
                 where=f"study {study.name}",
                 remedy="Measure the sweep first.",
             )

@@ -8,7 +8,7 @@ is not defined becomes a sentence.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -34,6 +34,17 @@ def chosen(records: pl.DataFrame) -> pl.DataFrame:
     )
     ended = ended.sort("outcome", "run_id").unique(group, keep="first", maintain_order=True)
     return pl.concat([best, ended]).sort(*group)
+
+
+def selected(records: pl.DataFrame, where: Mapping[str, str | int]) -> pl.DataFrame:
+    """The records whose columns have these values.
+
+    Raises:
+        UserError: records have no such column.
+    """
+    if unknown := sorted(set(where) - set(records.columns)):
+        raise UserError(f"records have no column {unknown[0]!r}", where="where of a figure", remedy="Mend the study.")
+    return records.filter(pl.col(name) == value for name, value in where.items())
 
 
 def rounded(frame: pl.DataFrame) -> pl.DataFrame:
@@ -111,7 +122,7 @@ def one_series(records: pl.DataFrame, varying: Sequence[str], context: FigureCon
             raise UserError(
                 f"one line cannot join records of several values of {name} ({shown})",
                 where=f"study {context.study}, figure {context.figure}",
-                remedy="Give the figure a sweep of one, or its `hardware` in the study.",
+                remedy="Give the figure a sweep of one, or a `where` in the study.",
             )
     return records
 

@@ -11,7 +11,7 @@ import polars as pl
 
 from scaling_study.errors import UserError, write_atomically
 from scaling_study.present.rows import chosen
-from scaling_study.spec import Study
+from scaling_study.spec import Hardware, Study
 
 SIGNIFICANT_DIGITS = 4
 METRICS = (
@@ -48,29 +48,41 @@ def _reason(row: Mapping[str, Any]) -> str:
     return "; ".join(f"{name}: {reasons.get(name, 'not recorded')}" for name in METRICS if row[name] is None)
 
 
-#: From the name of a table to the function that makes it.
-TABLES: dict[str, Callable[[pl.DataFrame], pl.DataFrame]] = {"layouts": layouts}
+#: From the name of a table to the function that makes it, of a sweep's records.
+OF_RECORDS: dict[str, Callable[[pl.DataFrame], pl.DataFrame]] = {"layouts": layouts}
+#: The same for tables of definitions alone.
+OF_HARDWARE: dict[str, Callable[[Mapping[str, Hardware]], pl.DataFrame]] = {}
 
 
-def make_table(study: Study, name: str, records: pl.DataFrame) -> pl.DataFrame:
-    """One table of a study, from the records of its sweep.
+def make_table(study: Study, name: str, records: pl.DataFrame | None, hardware: Mapping[str, Hardware]) -> pl.DataFrame:
+    """One table of a study.
+
+    Args:
+        study: that has it.
+        name: its id.
+        records: of its sweep; None where it has none.
+        hardware: the catalogue's, by name.
 
     Raises:
-        UserError: the study has no such table, or no function makes it.
+        UserError: the study has no such table, no function makes it, or it lacks its records.
     """
-    request = study.table(name)
-    maker = TABLES.get(request.draw or name)
-    if maker is None:
-        raise UserError(f"no function makes {name!r}", where="tables", remedy=f"Known: {', '.join(TABLES)}.")
-    return maker(records.filter(pl.col("hardware") == request.hardware) if request.hardware else records)
+    sweep = study.table(name).sweep
+    if name in OF_HARDWARE:
+        return OF_HARDWARE[name](hardware)
+    if name not in OF_RECORDS:
+        known = ", ".join([*OF_RECORDS, *OF_HARDWARE])
+        raise UserError(f"no function makes {name!r}", where="tables", remedy=f"Known: {known}.")
+    if records is None or records.is_empty():
+        raise UserError(f"{name} needs records of the sweep {sweep!r}", where="tables", remedy="Give its record file.")
+    return OF_RECORDS[name](records)
 
 
 def write_table(table: pl.DataFrame, folder: Path, name: str) -> Path:
-    """Write `<name>-table.csv` into a folder, complete or not at all.
+    """Write `<name>.csv` into a folder, complete or not at all.
 
     Raises:
         UserError: the folder cannot be written.
     """
-    path = folder / f"{name}-table.csv"
+    path = folder / f"{name}.csv"
     write_atomically(path, table.write_csv().encode())
     return path

@@ -1,46 +1,70 @@
-"""A run's result into its record: aggregation over iterations and ranks."""
+"""A run's result into its record: aggregation over iterations or calls, and over ranks."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
 import polars as pl
 
-from scaling_study.records.schema import METRICS, SCHEMA
-from scaling_study.roofline import model_flops_per_token, utilisation
-from scaling_study.spec import Axis, Hardware, Model, Outcome, Provenance, RankReport, RunResult, TrainingRun, run_id
+from scaling_study.records.schema import SCHEMA, TRAINING_METRICS
+from scaling_study.roofline import bus_factor, model_flops_per_token, utilisation
+from scaling_study.spec import (
+    Axis,
+    CollectiveReport,
+    CollectiveRun,
+    Hardware,
+    Model,
+    Outcome,
+    Provenance,
+    RankReport,
+    Run,
+    RunResult,
+    TrainingRun,
+    ranks_of,
+    run_id,
+)
 from scaling_study.timeline import UNKNOWN_AXIS
 
 
 def record_of(
-    result: RunResult, model: Model, hardware: Hardware, *, platform: str, provenance: Provenance
+    result: RunResult, model: Model | None, hardware: Hardware, *, platform: str, provenance: Provenance
 ) -> dict[str, Any]:
-    """The record of a training run: every column of `SCHEMA`."""
-    if not isinstance(result.run, TrainingRun):
-        raise TypeError(f"no record is defined for {type(result.run).__name__}")
+    """The record of a run: every column of `SCHEMA`.
+
+    Args:
+        result: how the run ended.
+        model: of a training run.
+        hardware: that the run names.
+        platform: that measured or predicted it.
+        provenance: which of the two.
+    """
     record: dict[str, Any] = dict.fromkeys(SCHEMA)
-    record |= _run_columns(result.run)
+    record |= _run_columns(result.run, hardware)
     record |= {"outcome": result.outcome.value, "reason": result.reason, "platform": platform}
     record |= {"provenance": provenance.value, "attempt": result.attempt}
     record |= {"started_at": result.started_at, "finished_at": result.finished_at}
-    if result.outcome is Outcome.OK:
-        record |= _metrics(result, result.run, model, hardware)
-        record |= _provenance(result)
-    return record
+    if result.outcome is not Outcome.OK:
+        return record
+    if isinstance(result.run, TrainingRun):
+        assert model is not None
+        record |= _training_metrics(result, result.run, model, hardware)
+    else:
+        record |= _collective_metrics(result.calls, result.run, hardware)
+    return record | _provenance(result)
 
 
-def _run_columns(run: TrainingRun) -> dict[str, Any]:
+def _run_columns(run: Run, hardware: Hardware) -> dict[str, Any]:
     fields = msgspec.to_builtins(run)
     protocol = fields.pop("protocol")
     known = {name: value for name, value in {**fields, **protocol}.items() if name in SCHEMA}
-    return {**known, "run_id": run_id(run), "gpus": run.ranks}
+    return {**known, "run_id": run_id(run), "gpus": ranks_of(run, hardware)}
 
 
-def _metrics(result: RunResult, run: TrainingRun, model: Model, hardware: Hardware) -> dict[str, Any]:
-    metrics: dict[str, Any] = _times(result.ranks, run) | _window(result.ranks, run)
+def _training_metrics(result: RunResult, run: TrainingRun, model: Model, hardware: Hardware) -> dict[str, Any]:
+    metrics: dict[str, Any] = _iterations(result.ranks, run) | _window(result.ranks, run)
     metrics["exposed_fraction"] = metrics["exposed_communication_s"] / metrics["iteration_s"]
     metrics["profiler_overhead"] = metrics["profiled_iteration_s"] / metrics["iteration_s"] - 1
     rate = run.tokens_per_iteration / metrics["iteration_s"]
@@ -55,21 +79,34 @@ def _metrics(result: RunResult, run: TrainingRun, model: Model, hardware: Hardwa
     metrics["peak_memory_gib"] = max(peaks) if peaks else None
     losses = [rank.losses[-1] for rank in result.ranks if rank.losses]
     metrics["final_loss"] = statistics.fmean(losses) if losses else None
-    missing = [name for name in METRICS if metrics.get(name) is None]
+    missing = [name for name in TRAINING_METRICS if metrics.get(name) is None]
     kept = {name: reasons.get(name, "not recorded") for name in missing}
     return {**metrics, "null_reasons": msgspec.json.encode(kept, order="sorted").decode()}
 
 
-def _times(ranks: list[RankReport], run: TrainingRun) -> dict[str, float]:
+def _collective_metrics(calls: list[CollectiveReport], run: CollectiveRun, hardware: Hardware) -> dict[str, float]:
+    times_s = [statistics.fmean(times) / 1e9 for times in zip(*(rank.call_ns for rank in calls), strict=True)]
+    metrics = _spread("call_s", times_s)
+    bandwidth = run.message_bytes / metrics["call_s"] / 1e9
+    metrics["algorithm_bandwidth_gb_per_s"] = bandwidth
+    metrics["bus_bandwidth_gb_per_s"] = bandwidth * bus_factor(run.op, ranks_of(run, hardware))
+    return metrics
+
+
+def _iterations(ranks: list[RankReport], run: TrainingRun) -> dict[str, float]:
     """Iteration times: an iteration lasts as long as on its slowest rank; the first ones are discarded."""
-    slowest_s = _slowest_s(rank.iteration_ns for rank in ranks)
-    kept = pl.Series(slowest_s[run.protocol.discard :])
+    return _spread("iteration_s", _slowest_s(rank.iteration_ns for rank in ranks)[run.protocol.discard :])
+
+
+def _spread(name: str, values: Sequence[float]) -> dict[str, float]:
+    """Mean, percentiles and coefficient of variation of a sample, named after its metric."""
+    kept = pl.Series(values)
     mean = kept.mean()
-    spread = kept.std() if len(kept) > 1 else 0.0
+    deviation = kept.std() if len(kept) > 1 else 0.0
     assert isinstance(mean, float)
-    assert isinstance(spread, float)
-    quantiles = {f"iteration_s_p{q:02d}": kept.quantile(q / 100, "linear") for q in (5, 50, 95)}
-    return {"iteration_s": mean, "iteration_s_cv": spread / mean, **{k: float(v or 0) for k, v in quantiles.items()}}
+    assert isinstance(deviation, float)
+    quantiles = {f"{name}_p{q:02d}": float(kept.quantile(q / 100, "linear") or 0) for q in (5, 50, 95)}
+    return {name: mean, f"{name}_cv": deviation / mean, **quantiles}
 
 
 def _slowest_s(iterations_ns: Iterable[list[int]]) -> list[float]:
@@ -97,7 +134,8 @@ def _window(ranks: list[RankReport], run: TrainingRun) -> dict[str, float]:
 
 
 def _provenance(result: RunResult) -> dict[str, Any]:
-    environment, ranks = result.environment, result.ranks
+    environment = result.environment
+    ranks: Sequence[RankReport | CollectiveReport] = result.ranks or result.calls
     assert environment is not None
     return {
         "hosts": ",".join(sorted({rank.host for rank in ranks})),
@@ -105,7 +143,7 @@ def _provenance(result: RunResult) -> dict[str, Any]:
         "host_cores": environment.host_cores,
         "affinity_cores": min(rank.cores for rank in ranks),
         "threads_per_rank": max(rank.threads for rank in ranks),
-        "oversubscribed": _oversubscribed(ranks, environment.host_cores),
+        "oversubscribed": _oversubscribed([rank.host for rank in ranks], environment.host_cores),
         "backend": environment.backend,
         "attention_operator": environment.attention_operator,
         "data_source": environment.data_source,
@@ -116,9 +154,6 @@ def _provenance(result: RunResult) -> dict[str, Any]:
     }
 
 
-def _oversubscribed(ranks: list[RankReport], host_cores: int) -> bool:
+def _oversubscribed(hosts: list[str], host_cores: int) -> bool:
     """Whether some host has more ranks than cores."""
-    per_host: dict[str, int] = {}
-    for rank in ranks:
-        per_host[rank.host] = per_host.get(rank.host, 0) + 1
-    return max(per_host.values()) > host_cores
+    return max(hosts.count(host) for host in hosts) > host_cores

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import polars as pl
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 _RUN: dict[str, type[pl.DataType]] = {
     "run_id": pl.String,
@@ -38,16 +38,21 @@ _RUN: dict[str, type[pl.DataType]] = {
     "profiled_iterations": pl.Int64,
     "data": pl.String,
     "revision": pl.Int64,
+    "op": pl.String,
+    "message_bytes": pl.Int64,
+    "dtype": pl.String,
+    "warmup": pl.Int64,
+    "repeats": pl.Int64,
 }
 
 #: What tells one layout from another: every column of a run but its identity and the micro-batch.
 LAYOUT = tuple(name for name in _RUN if name not in ("run_id", "provenance", "micro_batch"))
 
-#: Metrics. Times are of one iteration; `_p05`, `_p50`, `_p95`, `_cv` are over the iterations kept. Compute and
-#: communication are means over ranks of unions of spans in the profiled window; `exposed_fraction` is
+#: Metrics of a training run. Times are of one iteration; `_p05`, `_p50`, `_p95`, `_cv` are over the iterations kept.
+#: Compute and communication are means over ranks of unions of spans in the profiled window; `exposed_fraction` is
 #: `exposed_communication_s / iteration_s`; `profiler_overhead` is the profiled iteration time over the timed one,
 #: less one. `unknown`: communication whose axis the trace does not tell. Memory is the peak of the fullest rank.
-METRICS: dict[str, type[pl.DataType]] = {
+TRAINING_METRICS: dict[str, type[pl.DataType]] = {
     "iteration_s": pl.Float64,
     "iteration_s_p05": pl.Float64,
     "iteration_s_p50": pl.Float64,
@@ -77,6 +82,19 @@ METRICS: dict[str, type[pl.DataType]] = {
     "final_loss": pl.Float64,
 }
 
+#: Metrics of a collective run. A call's time is its mean over ranks, as nccl-tests reports it by default; `_p05` to
+#: `_cv` are over the timed calls. Algorithm bandwidth is message bytes over the mean time, 1e9 bytes/s; bus bandwidth
+#: is that times `roofline.bus_factor`.
+COLLECTIVE_METRICS: dict[str, type[pl.DataType]] = {
+    "call_s": pl.Float64,
+    "call_s_p05": pl.Float64,
+    "call_s_p50": pl.Float64,
+    "call_s_p95": pl.Float64,
+    "call_s_cv": pl.Float64,
+    "algorithm_bandwidth_gb_per_s": pl.Float64,
+    "bus_bandwidth_gb_per_s": pl.Float64,
+}
+
 _PROVENANCE: dict[str, type[pl.DataType]] = {
     "platform": pl.String,
     "attempt": pl.Int64,
@@ -97,13 +115,14 @@ _PROVENANCE: dict[str, type[pl.DataType]] = {
     "code_version": pl.String,
 }
 
-#: One row a run. `outcome` is an `Outcome`, `reason` says why it is not `ok`; `null_reasons` is a JSON object from
-#: the name of a null metric to the reason why it is null.
+#: One row a run; columns of the other kind of run are null. `outcome` is an `Outcome`, `reason` says why it is not
+#: `ok`; `null_reasons` is a JSON object from the name of a null metric to the reason why it is null.
 SCHEMA: dict[str, type[pl.DataType]] = {
     **_RUN,
     "outcome": pl.String,
     "reason": pl.String,
-    **METRICS,
+    **TRAINING_METRICS,
+    **COLLECTIVE_METRICS,
     "null_reasons": pl.String,
     **_PROVENANCE,
 }

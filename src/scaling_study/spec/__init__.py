@@ -7,6 +7,7 @@ from scaling_study.spec.models import Model
 from scaling_study.spec.platforms import Platform
 from scaling_study.spec.results import (
     Assignment,
+    CollectiveReport,
     Environment,
     ProcessIdentity,
     Progress,
@@ -24,10 +25,12 @@ from scaling_study.spec.runs import (
     canonical_json,
     decode_run,
     encode_run,
+    ranks_of,
     run_id,
+    steps_of,
     violations,
 )
-from scaling_study.spec.studies import Catalogue, FigureRequest, Study, Sweep, expand
+from scaling_study.spec.studies import Catalogue, FigureRequest, Study, Sweep, TableRequest, expand
 from scaling_study.spec.words import (
     ActivationCheckpointing,
     AttentionBackend,
@@ -54,6 +57,7 @@ __all__ = [
     "Catalogue",
     "CollectiveOp",
     "CollectiveProtocol",
+    "CollectiveReport",
     "CollectiveRun",
     "Config",
     "DataSource",
@@ -83,12 +87,15 @@ __all__ = [
     "SpanKind",
     "Study",
     "Sweep",
+    "TableRequest",
     "TokenManifest",
     "TrainingRun",
     "canonical_json",
     "decode_run",
     "encode_run",
     "expand",
+    "ranks_of",
     "run_id",
+    "steps_of",
     "violations",
 ]

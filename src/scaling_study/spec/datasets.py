@@ -16,8 +16,7 @@ class Dataset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """A corpus that becomes one memory-mapped file of 16-bit tokens.
 
     Attributes:
-        source: `generated` (documents written by the seeded generator of `training/corpus.py`) or `planned`
-            (public text whose preparation does not exist yet: runs that name it cannot be measured).
+        source: `synthetic` (documents written by the seeded generator of `training/corpus.py`) or `text` (public text).
         documents: how many are generated.
         words: distinct words that the generator draws from, by Zipf's law.
         vocabulary: tokens of the byte-pair encoding trained on the corpus.

@@ -23,6 +23,8 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Everything a node needs for one run; travels as JSON.
 
     Attributes:
+        model: dimensions of a training run's model.
+        ranks: how many processes the run has.
         run_folder: where `result.json` appears.
         attempt_folder: where ranks report progress and failures.
         owner: ranks end when this process does; None where jobs outlive their driver.
@@ -30,6 +32,7 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     run: Run
     model: Model | None
+    ranks: int
     run_folder: str
     attempt_folder: str
     attempt: int
@@ -68,10 +71,28 @@ class RankReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     exposed_by_axis_ns: dict[str, int]
 
 
+class CollectiveReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One rank's measurement of a collective.
+
+    Attributes:
+        cores, threads: as in `RankReport`.
+        call_ns: every timed call, from its issue to its completion on this rank.
+    """
+
+    rank: int
+    host: str
+    device: str
+    cores: int
+    threads: int
+    call_ns: list[int]
+
+
 class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """With what a run was measured.
 
     Attributes:
+        attention_operator: the operators that computed attention; None where there was none.
+        data_source, data_sha256: None for a run that reads no data.
         host_cores: cores of a host that the run's ranks share.
         unavailable: metrics that cannot be had here, each with its reason.
     """
@@ -79,7 +100,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     torch: str
     python: str
     backend: str
-    attention_operator: str
+    attention_operator: str | None
     code_version: str
     data_source: DataSource | None
     data_sha256: str | None
@@ -88,7 +109,12 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class RunResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a run ended, and its measurement where it ended well. Times are UTC, ISO 8601."""
+    """How a run ended, and its measurement where it ended well. Times are UTC, ISO 8601.
+
+    Attributes:
+        ranks: of a training run, in rank order.
+        calls: of a collective run, in rank order.
+    """
 
     run: Run
     model: Model | None = None
@@ -99,6 +125,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     started_at: str
     finished_at: str
     ranks: list[RankReport] = []
+    calls: list[CollectiveReport] = []
     environment: Environment | None = None
     schema_version: int = RESULT_SCHEMA_VERSION
 

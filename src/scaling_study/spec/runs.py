@@ -110,7 +110,7 @@ class TrainingRun(
 
 
 class CollectiveProtocol(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a collective is measured: calls thrown away, then calls timed."""
+    """How a collective is measured: calls thrown away, then calls timed one by one, back to back."""
 
     warmup: NonNegative = 5
     repeats: Positive = 20
@@ -120,7 +120,12 @@ class CollectiveProtocol(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
 class CollectiveRun(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="collective"
 ):
-    """One communication primitive over all ranks of some nodes; message bytes by nccl-tests' convention."""
+    """One communication primitive over all ranks of some nodes.
+
+    Attributes:
+        message_bytes: the whole buffer, as nccl-tests counts it: of an all-gather what each rank ends with, of a
+            reduce-scatter what each rank starts with; with `send_recv` each rank sends it to the next one.
+    """
 
     op: CollectiveOp
     hardware: str
@@ -132,6 +137,18 @@ class CollectiveRun(
 
 
 Run = TrainingRun | CollectiveRun
+
+
+def ranks_of(run: Run, hardware: Hardware) -> int:
+    """Ranks of a run, one an accelerator."""
+    return run.ranks if isinstance(run, TrainingRun) else run.nodes * hardware.gpus_per_node
+
+
+def steps_of(run: Run) -> int:
+    """What a run does one after another: iterations, profiled ones included, or calls, thrown away ones included."""
+    if isinstance(run, TrainingRun):
+        return run.protocol.iterations + run.protocol.profiled_iterations
+    return run.protocol.warmup + run.protocol.repeats
 
 
 #: msgspec looks up a type's annotations at every call, which takes longer than all the rest of an identity.

@@ -56,11 +56,23 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class FigureRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A figure of a study: which sweep it draws, and of which hardware where the sweep has several."""
+    """A figure of a study: which records it shows.
+
+    Attributes:
+        sweep: whose records.
+        draw: the module that draws it, if it is not named after the figure.
+        where: values that columns of the records must have, such as `{hardware: a100}`, where a sweep has several.
+    """
 
     sweep: str
     draw: str | None = None
-    hardware: str | None = None
+    where: dict[str, str | int] = {}
+
+
+class TableRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A table of a study: of a sweep's records, or of definitions alone, where `sweep` is None."""
+
+    sweep: str | None = None
 
 
 class Study(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -72,19 +84,20 @@ class Study(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     base: dict[str, Any] = {}
     sweeps: dict[str, Sweep]
     figures: dict[str, FigureRequest] = {}
-    tables: dict[str, FigureRequest] = {}
+    tables: dict[str, TableRequest] = {}
 
     def __post_init__(self) -> None:
         for what, names, pattern in (
             ("sweep", self.sweeps, r"[a-z0-9_]+"),
             ("figure", self.figures, r"[a-z0-9-]+"),
-            ("table", self.tables, r"[a-z0-9_]+"),
+            ("table", self.tables, r"[a-z0-9-]+"),
         ):
             for name in names:
                 if not re.fullmatch(pattern, name):
                     raise ValueError(f"the name of the {what} {name!r} does not match {pattern}: it becomes a file")
-        for name, request in {**self.figures, **self.tables}.items():
-            if request.sweep not in self.sweeps:
+        requests: dict[str, FigureRequest | TableRequest] = {**self.figures, **self.tables}
+        for name, request in requests.items():
+            if request.sweep is not None and request.sweep not in self.sweeps:
                 raise ValueError(f"{name!r} draws the sweep {request.sweep!r}, which the study does not have")
 
     def figure(self, name: str) -> FigureRequest:
@@ -93,23 +106,24 @@ class Study(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Raises:
             UserError: it has no such figure.
         """
-        return self._request("figure", name, self.figures)
+        return _request(self, "figure", name, self.figures)
 
-    def table(self, name: str) -> FigureRequest:
+    def table(self, name: str) -> TableRequest:
         """What the study says of a table.
 
         Raises:
             UserError: it has no such table.
         """
-        return self._request("table", name, self.tables)
+        return _request(self, "table", name, self.tables)
 
-    def _request(self, what: str, name: str, requests: Mapping[str, FigureRequest]) -> FigureRequest:
-        if name not in requests:
-            known = ", ".join(requests) or "none"
-            raise UserError(
-                f"there is no {what} {name!r}", where=f"study {self.name}", remedy=f"{what.capitalize()}s: {known}."
-            )
-        return requests[name]
+
+def _request(study: Study, what: str, name: str, requests: Mapping[str, T]) -> T:
+    if name not in requests:
+        known = ", ".join(requests) or "none"
+        raise UserError(
+            f"there is no {what} {name!r}", where=f"study {study.name}", remedy=f"{what.capitalize()}s: {known}."
+        )
+    return requests[name]
 
 
 class Catalogue(msgspec.Struct, frozen=True, kw_only=True):

@@ -112,10 +112,10 @@ class Executor(StrEnum):
 
 
 class DataSource(StrEnum):
-    """Where documents come from: a seeded generator, or public text that is not prepared yet."""
+    """Where documents come from: a seeded generator, or public text."""
 
-    GENERATED = "generated"
-    PLANNED = "planned"
+    SYNTHETIC = "synthetic"
+    TEXT = "text"
 
 
 class FailureKind(StrEnum):

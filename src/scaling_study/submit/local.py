@@ -29,7 +29,7 @@ from scaling_study.spec import (
     Progress,
     RunFiles,
     RunResult,
-    TrainingRun,
+    steps_of,
 )
 from scaling_study.submit import verdict
 from scaling_study.submit.node import start_rank
@@ -126,8 +126,7 @@ class _Watch:
     """What a driver sees of an attempt."""
 
     def __init__(self, assignment: Assignment, platform: Platform) -> None:
-        assert isinstance(assignment.run, TrainingRun)
-        self.assignment, self.platform, self.ranks = assignment, platform, assignment.run.ranks
+        self.assignment, self.platform, self.ranks = assignment, platform, assignment.ranks
         self.attempt = AttemptFiles(Path(assignment.attempt_folder))
         self._result = RunFiles(Path(assignment.run_folder)).result
         self.started_at = verdict.utc_now()
@@ -171,9 +170,7 @@ class _Watch:
         try:
             progress = msgspec.json.decode(self.attempt.progress.read_bytes(), type=Progress)
         except (OSError, msgspec.DecodeError):
-            run = self.assignment.run
-            assert isinstance(run, TrainingRun)
-            progress = Progress(done=0, total=run.protocol.iterations + run.protocol.profiled_iterations)
+            progress = Progress(done=0, total=steps_of(self.assignment.run))
         if progress.done > self._done:
             self._done, self._last_step_s = progress.done, time.monotonic()
         return progress

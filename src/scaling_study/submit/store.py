@@ -154,5 +154,5 @@ def _decode_result(path: Path, run: Run) -> RunResult | None:
         result = msgspec.json.decode(content, type=RunResult)
     except (OSError, msgspec.DecodeError):
         return None
-    complete = result.outcome is not Outcome.OK or (result.ranks and result.environment)
+    complete = result.outcome is not Outcome.OK or ((result.ranks or result.calls) and result.environment)
     return result if complete and run_id(result.run) == run_id(run) else None

@@ -31,6 +31,7 @@ from scaling_study.spec import (
     RunResult,
     TokenManifest,
     TrainingRun,
+    ranks_of,
     run_id,
 )
 from scaling_study.submit.local import alone_on_this_machine, run_locally
@@ -129,7 +130,6 @@ class Driver:
         number = self.store.claim(run, self.me)
         if number is None:
             return None, False
-        assert isinstance(run, TrainingRun)
         self.monitor.start(run, position, total)
         return self._attempts(run, number), True
 
@@ -139,7 +139,8 @@ class Driver:
         A run names its model and its data; the result knows what they were.
         """
         run = result.run
-        assert isinstance(run, TrainingRun)
+        if not isinstance(run, TrainingRun):
+            return None
         model = self.catalogue.models[run.model]
         if result.model is not None and _dimensions(result.model) != _dimensions(model):
             return f"of a model {run.model} with other dimensions"
@@ -148,7 +149,7 @@ class Driver:
             return f"of data {run.protocol.data} with other tokens"
         return None
 
-    def _attempts(self, run: TrainingRun, number: int) -> RunResult:
+    def _attempts(self, run: Run, number: int) -> RunResult:
         for left in range(self.platform.attempts - 1, -1, -1):
             result = self._attempt(run, number)
             if result.failure is not FailureKind.KILLED or not left:
@@ -160,11 +161,13 @@ class Driver:
             number = claimed
         return result
 
-    def _attempt(self, run: TrainingRun, number: int) -> RunResult:
-        files, model = self.store.files(run), self.catalogue.models[run.model]
+    def _attempt(self, run: Run, number: int) -> RunResult:
+        files, hardware = self.store.files(run), self.catalogue.hardware[run.hardware]
+        model = self.catalogue.models[run.model] if isinstance(run, TrainingRun) else None
         assignment = Assignment(
             run=run,
             model=model,
+            ranks=ranks_of(run, hardware),
             run_folder=str(files.folder.resolve()),
             attempt_folder=str(files.attempt(number).folder.resolve()),
             attempt=number,
@@ -173,7 +176,7 @@ class Driver:
             threads_per_rank=self.platform.threads_per_rank,
             owner=self.me,
         )
-        infeasible = infeasible_because(run, model, self.catalogue.hardware[run.hardware])
+        infeasible = infeasible_because(run, model, hardware) if isinstance(run, TrainingRun) and model else None
         if infeasible:
             result: RunResult | None = ended(assignment, Outcome.INFEASIBLE, infeasible, utc_now())
         else:

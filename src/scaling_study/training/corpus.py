@@ -2,7 +2,7 @@
 
 The generator writes encyclopaedia-like articles and question-and-answer threads from made-up words that follow
 Zipf's law, so that a 32,000-token byte-pair encoding can be trained on it for real. It is no natural language, and
-every record of a run on it says `generated`. Same data set, same seed: same bytes.
+every record of a run on it says `synthetic`. Same data set, same seed: same bytes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CODAS = ["", "n", "r", "s", "l", "t", "m", "nd", "st"]
 
 
 def generate_documents(dataset: Dataset) -> Iterator[str]:
-    """The documents of a generated data set, two articles for every thread, from its seed alone."""
+    """The documents of a synthetic data set, two articles for every thread, from its seed alone."""
     source = random.Random(dataset.seed)  # noqa: S311  not for secrets: the same words on every machine
     words = _vocabulary(source, dataset.words)
     weights = [1.0 / rank for rank in range(1, len(words) + 1)]
@@ -64,7 +64,7 @@ def prepare(dataset: Dataset, folder: Path, say: Callable[[str], None] = lambda 
     """
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-    if dataset.source is not DataSource.GENERATED:
+    if dataset.source is not DataSource.SYNTHETIC:
         raise UserError(
             f"the data set {dataset.name!r} has no preparation yet (source: {dataset.source})",
             remedy="Runs that use it can be listed, not measured here.",

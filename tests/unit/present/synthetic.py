@@ -102,7 +102,7 @@ def mini_row(**fields: Any) -> dict[str, Any]:
         "hosts": "node-a",
         "backend": "gloo",
         "threads_per_rank": 1,
-        "data_source": "generated",
+        "data_source": "synthetic",
         "torch_version": "2.13.0",
         "python_version": "3.11.2",
         "code_version": "0.1.0",

@@ -15,7 +15,8 @@ from scaling_study.spec import Config
 from tests.unit.present import synthetic as made
 
 ROOT = Path(__file__).parents[3]
-STUDY = Config(ROOT / "config").study("mini")
+CONFIG = Config(ROOT / "config")
+STUDY, HARDWARE = CONFIG.study("mini"), CONFIG.catalogue.hardware
 FRAMES = {"data_parallel": made.mini_data_parallel(), "model_parallel": made.mini_model_parallel()}
 DRAWING = (
     '<svg xmlns="http://www.w3.org/2000/svg" width="40" height="20"><text font-family="Source Sans Pro">a</text></svg>'
@@ -37,12 +38,12 @@ def sources(tmp_path: Path) -> Path:
 
 
 def build(sources: Path, frames: dict = FRAMES) -> Path:
-    return build_paper(STUDY, frames, sources.parent / "figures", sources, sources / "paper.pdf")
+    return build_paper(STUDY, frames, HARDWARE, sources.parent / "figures", sources, sources / "paper.pdf")
 
 
 def test_the_paper_builds_with_numbers_and_table(sources: Path) -> None:
     assert build(sources).read_bytes().startswith(b"%PDF")
-    assert sorted(path.name for path in (sources / "build").iterdir()) == ["layouts-table.csv", "numbers.json"]
+    assert sorted(path.name for path in (sources / "build").iterdir()) == ["layouts.csv", "numbers.json"]
 
 
 def test_the_same_records_give_the_same_pdf(sources: Path) -> None:

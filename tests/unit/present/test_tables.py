@@ -9,7 +9,7 @@ import pytest
 
 from scaling_study.errors import UserError
 from scaling_study.present.tables import layouts, make_table, write_table
-from scaling_study.spec import FigureRequest, Study, Sweep
+from scaling_study.spec import Study, Sweep, TableRequest
 from tests.unit.present import synthetic as made
 
 STUDY = Study(
@@ -17,7 +17,7 @@ STUDY = Study(
     title="t",
     platform="p",
     sweeps={"s": Sweep(title="s")},
-    tables={"layouts": FigureRequest(sweep="s"), "other": FigureRequest(sweep="s")},
+    tables={"layouts": TableRequest(sweep="s"), "other": TableRequest(sweep="s")},
 )
 
 
@@ -45,17 +45,19 @@ def test_a_layout_that_did_not_fit_is_a_row_too() -> None:
 
 
 def test_the_csv_is_the_table(tmp_path: Path) -> None:
-    table = make_table(STUDY, "layouts", made.mini_model_parallel())
+    table = make_table(STUDY, "layouts", made.mini_model_parallel(), {})
     path = write_table(table, tmp_path, "layouts")
-    assert path.name == "layouts-table.csv"
+    assert path.name == "layouts.csv"
     assert pl.read_csv(path)["words_per_second"].to_list() == table["words_per_second"].to_list()
     assert (
         path.read_bytes()
-        == write_table(make_table(STUDY, "layouts", made.mini_model_parallel().reverse()), tmp_path, "x").read_bytes()
+        == write_table(
+            make_table(STUDY, "layouts", made.mini_model_parallel().reverse(), {}), tmp_path, "x"
+        ).read_bytes()
     )
 
 
 @pytest.mark.parametrize(("name", "message"), [("nothing", "there is no table"), ("other", "no function makes")])
 def test_unknown_tables_are_errors(name: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
-        make_table(STUDY, name, made.mini_model_parallel())
+        make_table(STUDY, name, made.mini_model_parallel(), {})

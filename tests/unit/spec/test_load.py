@@ -104,10 +104,10 @@ def test_keys_may_be_merged_from_an_anchor(tmp_path):
         ("platforms", "{title: t, executor: local, hardware: cpu, runlimit_s: 1}", "Did you mean 'run_limit_s'?"),
         ("platforms", "{title: t, executor: local, hardware: q100}", "unknown hardware 'q100'. Known: "),
         ("data", "{title: t, source: found}", "at source: invalid enum value 'found'"),
-        ("data", "{title: t, source: generated, vocabulary: 100}", "at vocabulary: expected `int`"),
-        ("data", "{title: t, source: generated, vocabulary: 70000}", "at vocabulary: expected `int`"),
-        ("data", "{title: t, source: generated, documents: many}", "at documents: expected `int`, got `str`"),
-        ("data", "{title: t, source: generated, documents: '5'}", "at documents: expected `int`, got `str`"),
+        ("data", "{title: t, source: synthetic, vocabulary: 100}", "at vocabulary: expected `int`"),
+        ("data", "{title: t, source: synthetic, vocabulary: 70000}", "at vocabulary: expected `int`"),
+        ("data", "{title: t, source: synthetic, documents: many}", "at documents: expected `int`, got `str`"),
+        ("data", "{title: t, source: synthetic, documents: '5'}", "at documents: expected `int`, got `str`"),
     ],
 )
 def test_a_mistake_in_a_platform_or_a_data_set_is_named(kind, content, what, tmp_path):
@@ -123,7 +123,7 @@ def test_a_mistake_in_a_platform_or_a_data_set_is_named(kind, content, what, tmp
             "locl",
             r"config/platforms: there is no locl\.yaml\. Did you mean 'local'\? Known: .*local.*\.",
         ),
-        (Config.dataset, "x", r"config/data: there is no x\.yaml\. Known: generated, wikipedia-stackexchange\."),
+        (Config.dataset, "x", r"config/data: there is no x\.yaml\. Known: synthetic, wikipedia-stackexchange\."),
         (Config.study, "../studies/paper", r"there is no paper\.yaml\. .*Known: mini, paper\."),
     ],
 )

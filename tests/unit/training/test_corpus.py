@@ -17,7 +17,7 @@ from scaling_study.spec import Dataset, DataSource, TokenManifest
 from scaling_study.training.corpus import END_OF_DOCUMENT, generate_documents, prepare
 from tests.unit.samples import CONFIG
 
-SMALL = Dataset(name="small", title="t", source=DataSource.GENERATED, documents=80, words=2000, vocabulary=600, seed=7)
+SMALL = Dataset(name="small", title="t", source=DataSource.SYNTHETIC, documents=80, words=2000, vocabulary=600, seed=7)
 #: A change here changes every token file, and with it the data of every run.
 GOLDEN_DIGEST = "7d33e4ef2d42bb140cde850649397023bedf09603dc88485e9e58807f63f62b0"
 DOCUMENTS = list(generate_documents(SMALL))

@@ -13,6 +13,7 @@ import polars as pl
 
 from scaling_study.errors import UserError
 from scaling_study.present.context import FigureContext, context_for
+from scaling_study.present.rows import selected
 from scaling_study.spec import Hardware, Study
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def draw_figure(study: Study, name: str, records: pl.DataFrame, hardware: Mappin
     """
     request = study.figure(name)
     module = figure_module(request.draw or name)
-    drawn = records.filter(pl.col("hardware") == request.hardware) if request.hardware else records
+    drawn = selected(records, request.where)
     if drawn.is_empty():
         raise UserError(
             f"no record to draw in {name}",

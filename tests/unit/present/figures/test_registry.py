@@ -21,7 +21,7 @@ STUDY = Study(
     platform="p",
     sweeps={"model_parallel": Sweep(title="All layouts")},
     figures={
-        "hst-06a": FigureRequest(sweep="model_parallel", hardware="a100"),
+        "hst-06a": FigureRequest(sweep="model_parallel", where={"hardware": "a100"}),
         "other": FigureRequest(sweep="model_parallel", draw="hst-05"),
         "hst-99": FigureRequest(sweep="model_parallel"),
     },

@@ -1,0 +1,97 @@
+"""What a rank hands to rank 0, and what rank 0 makes of it."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Sequence
+
+import msgspec
+import torch
+
+from scaling_study.errors import write_atomically
+from scaling_study.measure.power import power_unavailable
+from scaling_study.processes import available_cores
+from scaling_study.spec import (
+    Assignment,
+    AttemptFiles,
+    CollectiveReport,
+    DataSource,
+    Environment,
+    Outcome,
+    Progress,
+    RankReport,
+    RunResult,
+    steps_of,
+)
+
+_PROGRESS_INTERVAL_S = 0.5
+
+
+class Measurement(msgspec.Struct, frozen=True, kw_only=True):
+    """A rank's report, and what it knows of the environment."""
+
+    report: RankReport | CollectiveReport
+    environment: Environment
+
+
+class ProgressFile:
+    """How far the run is, for the driver; only rank 0 writes, and seldom.
+
+    Args:
+        assignment: the run.
+        files: of the attempt.
+        rank: of this process.
+    """
+
+    def __init__(self, assignment: Assignment, files: AttemptFiles, rank: int) -> None:
+        self._path, self._total, self._writes = files.progress, steps_of(assignment.run), rank == 0
+        self._written_at_s = 0.0
+
+    def __call__(self, done: int) -> None:
+        """So many steps are done."""
+        now_s = time.monotonic()
+        if self._writes and (now_s - self._written_at_s > _PROGRESS_INTERVAL_S or done == 1):
+            self._written_at_s = now_s
+            content = msgspec.json.encode(Progress(done=done, total=self._total))
+            write_atomically(self._path, content, durable=False)
+
+
+def environment(
+    assignment: Assignment,
+    *,
+    attention_operator: str | None = None,
+    data_source: DataSource | None = None,
+    data_sha256: str | None = None,
+) -> Environment:
+    """With what this rank measures."""
+    no_power = power_unavailable()
+    return Environment(
+        torch=str(torch.__version__),
+        python=platform.python_version(),
+        backend="gloo",
+        attention_operator=attention_operator,
+        code_version=assignment.code_version,
+        data_source=data_source,
+        data_sha256=data_sha256,
+        host_cores=available_cores(),
+        unavailable={"power_w_per_gpu": no_power, "tokens_per_joule": no_power},
+    )
+
+
+def combine(
+    assignment: Assignment, measurements: Sequence[Measurement], started_at: str, finished_at: str
+) -> RunResult:
+    """The result of a run from what its ranks measured, in rank order; the environment is that of rank 0."""
+    reports = [measurement.report for measurement in measurements]
+    return RunResult(
+        run=assignment.run,
+        model=assignment.model,
+        outcome=Outcome.OK,
+        attempt=assignment.attempt,
+        started_at=started_at,
+        finished_at=finished_at,
+        ranks=[report for report in reports if isinstance(report, RankReport)],
+        calls=[report for report in reports if isinstance(report, CollectiveReport)],
+        environment=measurements[0].environment,
+    )
