@@ -1,10 +1,11 @@
 """The words of the study as frozen, validated types; sweeps expand here. Imports nothing of the project but errors."""
 
-from scaling_study.spec.datasets import Dataset, TokenManifest
+from scaling_study.spec.datasets import Dataset, SourceCount, TextSource, TokenManifest
 from scaling_study.spec.hardware import Hardware, Sourced
 from scaling_study.spec.load import Config
 from scaling_study.spec.models import Model
 from scaling_study.spec.platforms import Platform
+from scaling_study.spec.reported import ReportedRow, ReportedTable
 from scaling_study.spec.results import (
     Assignment,
     CollectiveReport,
@@ -37,6 +38,7 @@ from scaling_study.spec.words import (
     Axis,
     CollectiveOp,
     DataSource,
+    DocumentFormat,
     Executor,
     FailureKind,
     Outcome,
@@ -62,6 +64,7 @@ __all__ = [
     "Config",
     "DataSource",
     "Dataset",
+    "DocumentFormat",
     "Environment",
     "Executor",
     "FailureKind",
@@ -80,14 +83,18 @@ __all__ = [
     "RankFailure",
     "RankReport",
     "ReductionDtype",
+    "ReportedRow",
+    "ReportedTable",
     "Run",
     "RunFiles",
     "RunResult",
+    "SourceCount",
     "Sourced",
     "SpanKind",
     "Study",
     "Sweep",
     "TableRequest",
+    "TextSource",
     "TokenManifest",
     "TrainingRun",
     "canonical_json",

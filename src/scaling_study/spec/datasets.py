@@ -7,20 +7,51 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from scaling_study.spec.words import DataSource
+from scaling_study.spec.words import DataSource, DocumentFormat
 
 Positive = Annotated[int, Meta(gt=0)]
+Name = Annotated[str, Meta(pattern="^[a-z0-9][a-z0-9-]*$")]
 
 
-class Dataset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TextSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Public text that a data set is mixed from: a data set of the Hugging Face Hub, or local files.
+
+    Attributes:
+        format: what a row holds, and so how it becomes a document.
+        weight: its share of the mixed text, in UTF-8 bytes; weights need not sum to 1.
+        path: of the data set on the hub, with its `config`, `split` and `revision`; without a revision its newest.
+        files: instead, patterns of parquet or JSON-lines files (`.parquet`, `.jsonl`, `.jsonl.gz`), relative to the
+            working directory.
+    """
+
+    name: Name
+    format: DocumentFormat
+    weight: Annotated[float, Meta(gt=0, le=1e6)]
+    path: str | None = None
+    config: str | None = None
+    split: str = "train"
+    revision: str | None = None
+    files: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if bool(self.path) == bool(self.files):
+            raise ValueError(f"the source {self.name!r} needs either `path` (on the hub) or `files` (here)")
+        if self.files and (self.config, self.split, self.revision) != (None, "train", None):
+            raise ValueError(f"the source {self.name!r} has `files`: `config`, `split` and `revision` belong to `path`")
+
+
+class Dataset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A corpus that becomes one memory-mapped file of 16-bit tokens.
 
     Attributes:
         source: `synthetic` (documents written by the seeded generator of `training/corpus.py`) or `text` (public text).
-        documents: how many are generated.
-        words: distinct words that the generator draws from, by Zipf's law.
+        documents: synthetic: how many are generated.
+        words: synthetic: distinct words that the generator draws from, by Zipf's law.
+        sources: text: what is mixed.
+        tokens: text: how many the file holds.
+        vocabulary_documents: text: the encoding is trained on so many documents, the first of the mixture.
         vocabulary: tokens of the byte-pair encoding trained on the corpus.
-        seed: of the generator.
+        seed: of the generator; for text, of the order in which the files of a source are read.
     """
 
     name: str
@@ -28,22 +59,56 @@ class Dataset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     source: DataSource
     documents: Positive = 1
     words: Positive = 1
+    sources: tuple[TextSource, ...] = ()
+    tokens: Positive | None = None
+    vocabulary_documents: Positive | None = None
     vocabulary: Annotated[int, Meta(gt=256, le=65536)] = 32000
-    seed: int = 0
+    seed: Annotated[int, Meta(ge=0)] = 0
+
+    def __post_init__(self) -> None:
+        of_text = {key: getattr(self, key) for key in ("sources", "tokens", "vocabulary_documents")}
+        if self.source is DataSource.SYNTHETIC:
+            foreign = [key for key, value in of_text.items() if value]
+            missing = []
+        else:
+            foreign = [key for key in ("documents", "words") if getattr(self, key) != 1]
+            missing = [key for key, value in of_text.items() if not value]
+        if foreign:
+            raise ValueError(f"a data set of source {self.source.value!r} has no `{foreign[0]}`")
+        if missing:
+            raise ValueError(f"a data set of source {self.source.value!r} needs `{missing[0]}`")
+        names = [source.name for source in self.sources]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"two sources are called {twice[0]!r}")
 
 
-class TokenManifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SourceCount(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a source gave to a token file; the last document may be there in part.
+
+    Attributes:
+        documents: how many.
+        tokens: how many, with those that end documents.
+    """
+
+    documents: int
+    tokens: int
+
+
+class TokenManifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """What a token file holds; kept beside it as JSON.
 
     Attributes:
         dataset: the definition that it was prepared from.
         tokens: how many.
         sha256: of the token file.
+        sources: what each source of public text gave.
     """
 
     dataset: Dataset
     tokens: int
     sha256: str
+    sources: dict[str, SourceCount] = {}
 
     def sequences(self, length: int) -> int:
         """How many sequences of that many tokens, and the one that follows, the file holds."""

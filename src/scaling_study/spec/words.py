@@ -118,6 +118,13 @@ class DataSource(StrEnum):
     TEXT = "text"
 
 
+class DocumentFormat(StrEnum):
+    """What a row of a source holds, and so how it becomes a document."""
+
+    WIKIPEDIA = "wikipedia"
+    STACKEXCHANGE = "stackexchange"
+
+
 class FailureKind(StrEnum):
     """Why a rank ended, from the most to the least telling: the first kind present names the cause of a run."""
 

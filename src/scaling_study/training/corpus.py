@@ -1,4 +1,4 @@
-"""A small corpus and its vocabulary, made on the spot: documents, byte-pair encoding, token file.
+"""A synthetic corpus, made on the spot.
 
 The generator writes encyclopaedia-like articles and question-and-answer threads from made-up words that follow
 Zipf's law, so that a 32,000-token byte-pair encoding can be trained on it for real. It is no natural language, and
@@ -7,18 +7,13 @@ every record of a run on it says `synthetic`. Same data set, same seed: same byt
 
 from __future__ import annotations
 
-import hashlib
 import random
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
-import msgspec
 import numpy as np
 
-from scaling_study.errors import UserError, write_atomically
-from scaling_study.spec import Dataset, DataSource, TokenManifest
+from scaling_study.spec import Dataset
 
-END_OF_DOCUMENT = "<|end|>"
 _ONSETS = ["b", "c", "d", "f", "g", "h", "l", "m", "n", "p", "r", "s", "t", "v", "st", "tr", "pl", "gr", "ch", ""]
 _NUCLEI = ["a", "e", "i", "o", "u", "ae", "io", "ea", "ou"]
 _CODAS = ["", "n", "r", "s", "l", "t", "m", "nd", "st"]
@@ -54,53 +49,3 @@ def _vocabulary(source: random.Random, count: int) -> list[str]:
         parts = (source.choice(_ONSETS) + source.choice(_NUCLEI) + source.choice(_CODAS) for _ in range(syllables))
         words.setdefault("".join(parts))
     return list(words)
-
-
-def prepare(dataset: Dataset, folder: Path, say: Callable[[str], None] = lambda _: None) -> TokenManifest:
-    """Write `<name>.bin` (16-bit tokens) and `<name>.json` (the manifest) into a folder; both complete or not at all.
-
-    Raises:
-        UserError: the data set cannot be prepared here, or the folder cannot be written.
-    """
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-
-    if dataset.source is not DataSource.SYNTHETIC:
-        raise UserError(
-            f"the data set {dataset.name!r} has no preparation yet (source: {dataset.source})",
-            remedy="Runs that use it can be listed, not measured here.",
-        )
-    say(f"writing {dataset.documents:,} documents")
-    documents = list(generate_documents(dataset))
-    say(f"training a vocabulary of {dataset.vocabulary:,} tokens")
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.train_from_iterator(
-        documents,
-        trainers.BpeTrainer(
-            vocab_size=dataset.vocabulary,
-            min_frequency=1,
-            special_tokens=[END_OF_DOCUMENT],
-            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-            show_progress=False,
-        ),
-    )
-    if tokenizer.get_vocab_size() != dataset.vocabulary:
-        raise UserError(
-            f"the corpus yields {tokenizer.get_vocab_size():,} tokens, {dataset.vocabulary:,} are wanted",
-            where=f"data set {dataset.name}",
-            remedy="Raise documents or words.",
-        )
-    say("encoding")
-    end = tokenizer.token_to_id(END_OF_DOCUMENT)
-    encoded = tokenizer.encode_batch(documents)
-    tokens = np.concatenate([np.asarray([*one.ids, end], dtype=np.uint16) for one in encoded])
-    manifest = TokenManifest(
-        dataset=dataset,
-        tokens=len(tokens),
-        sha256=hashlib.sha256(tokens.tobytes()).hexdigest(),
-    )
-    write_atomically(folder / f"{dataset.name}.tokenizer.json", tokenizer.to_str().encode())
-    write_atomically(folder / f"{dataset.name}.bin", tokens.tobytes())
-    write_atomically(folder / f"{dataset.name}.json", msgspec.json.format(msgspec.json.encode(manifest)))
-    return manifest

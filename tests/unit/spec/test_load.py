@@ -5,7 +5,7 @@ import re
 import pytest
 
 from scaling_study.errors import UserError
-from scaling_study.spec import Config, DataSource, Executor
+from scaling_study.spec import Config, DataSource, DocumentFormat, Executor, TextSource, TrainingRun, expand, steps_of
 from scaling_study.spec.load import read_yaml
 from tests.unit.samples import CONFIG, ROOT
 
@@ -18,6 +18,17 @@ sweeps:
     title: one sweep
     product: {nodes: [1, 2]}
 """
+
+TEXT = """
+title: t
+source: text
+sources:
+  - {name: a, format: wikipedia, weight: 1.5, path: x/y, config: c, revision: r}
+  - {name: b, format: stackexchange, weight: 2, files: [b]}
+tokens: 9
+vocabulary_documents: 3
+"""
+SYNTHETIC_WITH_SOURCES = TEXT.replace("source: text", "source: synthetic")
 
 
 def _config(folder, kind, name, content):
@@ -49,6 +60,27 @@ def test_the_data_sets_of_the_project_are_valid(path):
     dataset = CONFIG.dataset(path.stem)
     assert dataset.name == path.stem
     assert dataset.source in DataSource
+
+
+def test_the_sources_of_a_text_are_read(tmp_path):
+    dataset = _config(tmp_path, "data", "it", TEXT).dataset("it")
+    assert dataset.sources == (
+        TextSource(name="a", format=DocumentFormat.WIKIPEDIA, weight=1.5, path="x/y", config="c", revision="r"),
+        TextSource(name="b", format=DocumentFormat.STACKEXCHANGE, weight=2, files=("b",)),
+    )
+    assert (dataset.tokens, dataset.vocabulary_documents, dataset.vocabulary) == (9, 3, 32000)
+
+
+def test_no_run_of_the_paper_study_reads_its_text_twice():
+    dataset, study = CONFIG.dataset("wikipedia-stackexchange"), CONFIG.study("paper")
+    needed = {
+        steps_of(run) * run.global_batch * run.sequence_length + 1
+        for sweep in study.sweeps
+        for run in expand(study, sweep, CONFIG.catalogue)
+        if isinstance(run, TrainingRun) and run.protocol.data == dataset.name
+    }
+    assert dataset.tokens == max(needed)
+    assert all(source.revision for source in dataset.sources)
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "config" / "platforms").glob("*.yaml")), ids=lambda path: path.stem)
@@ -108,6 +140,28 @@ def test_keys_may_be_merged_from_an_anchor(tmp_path):
         ("data", "{title: t, source: synthetic, vocabulary: 70000}", "at vocabulary: expected `int`"),
         ("data", "{title: t, source: synthetic, documents: many}", "at documents: expected `int`, got `str`"),
         ("data", "{title: t, source: synthetic, documents: '5'}", "at documents: expected `int`, got `str`"),
+        ("data", "{title: t, source: synthetic, seed: -1}", "at seed: expected `int` >= 0"),
+        ("data", "{title: t, source: synthetic, tokens: 9}", "a data set of source 'synthetic' has no `tokens`"),
+        ("data", SYNTHETIC_WITH_SOURCES, "a data set of source 'synthetic' has no `sources`"),
+        ("data", "{title: t, source: text}", "a data set of source 'text' needs `sources`"),
+        ("data", TEXT.replace("tokens: 9", "seed: 9"), "a data set of source 'text' needs `tokens`"),
+        ("data", TEXT.replace("vocabulary_documents: 3", "seed: 3"), "'text' needs `vocabulary_documents`"),
+        ("data", TEXT + "words: 5\n", "a data set of source 'text' has no `words`"),
+        ("data", TEXT.replace("tokens: 9", "tokens: 0"), "at tokens: expected `int` >= 1"),
+        ("data", TEXT.replace("weight: 2", "weight: 0"), "at sources[1].weight: expected `float` > 0.0"),
+        ("data", TEXT.replace("weight: 2", "weight: .inf"), "at sources[1].weight: expected `float` <= 1000000.0"),
+        ("data", TEXT.replace("weight: 2", "wieght: 2"), "at sources[1]: unknown key 'wieght'. Did you mean 'weight'?"),
+        ("data", TEXT.replace("stackexchange", "stackoverflow"), "at sources[1].format: invalid enum value 'stackov"),
+        ("data", TEXT.replace("name: b", "name: a"), "two sources are called 'a'"),
+        ("data", TEXT.replace("name: b", "name: B/"), "at sources[1].name: expected `str` matching regex"),
+        ("data", TEXT.replace(", path: x/y", ""), "at sources[0]: the source 'a' needs either `path` (on the hub) or"),
+        (
+            "data",
+            TEXT.replace("files: [b]", "files: [b], path: x/y"),
+            "the source 'b' needs either `path` (on the hub)",
+        ),
+        ("data", TEXT.replace("files: [b]", "files: [b], config: c"), "`config`, `split` and `revision` belong to `pa"),
+        ("data", TEXT.replace("files: [b]", "files: b"), "at sources[1].files: expected `array`, got `str`"),
     ],
 )
 def test_a_mistake_in_a_platform_or_a_data_set_is_named(kind, content, what, tmp_path):

@@ -14,8 +14,9 @@ import pytest
 
 from scaling_study.errors import UserError
 from scaling_study.spec import Dataset, DataSource, TokenManifest
-from scaling_study.training.corpus import END_OF_DOCUMENT, generate_documents, prepare
-from tests.unit.samples import CONFIG
+from scaling_study.training.corpus import generate_documents
+from scaling_study.training.prepare import prepare
+from scaling_study.training.vocabulary import END_OF_DOCUMENT
 
 SMALL = Dataset(name="small", title="t", source=DataSource.SYNTHETIC, documents=80, words=2000, vocabulary=600, seed=7)
 #: A change here changes every token file, and with it the data of every run.
@@ -116,7 +117,7 @@ def test_it_is_said_what_goes_on(prepared):
 def test_the_same_data_set_is_the_same_bytes_in_another_process(prepared, tmp_path):
     script = (
         "import sys, msgspec; from pathlib import Path; from scaling_study.spec import Dataset\n"
-        "from scaling_study.training.corpus import prepare\n"
+        "from scaling_study.training.prepare import prepare\n"
         "prepare(msgspec.json.decode(sys.argv[1], type=Dataset), Path(sys.argv[2]))"
     )
     command = [sys.executable, "-c", script, msgspec.json.encode(SMALL).decode(), str(tmp_path)]
@@ -125,15 +126,6 @@ def test_the_same_data_set_is_the_same_bytes_in_another_process(prepared, tmp_pa
         assert (tmp_path / name).read_bytes() == (prepared[0] / name).read_bytes()
     one, other = (json.loads((folder / "small.tokenizer.json").read_text()) for folder in (tmp_path, prepared[0]))
     assert one == other
-
-
-def test_a_planned_source_is_refused(tmp_path):
-    with pytest.raises(
-        UserError, match=r"'wikipedia-stackexchange' has no preparation yet \(source: planned\)"
-    ) as caught:
-        prepare(CONFIG.dataset("wikipedia-stackexchange"), tmp_path)
-    assert caught.value.remedy == "Runs that use it can be listed, not measured here."
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_corpus_too_small_for_its_vocabulary_is_refused(tmp_path):

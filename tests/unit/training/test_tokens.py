@@ -61,7 +61,7 @@ def _write(folder, tokens, name="words", **fields):
     content = np.asarray(tokens, dtype=np.uint16).tobytes()
     manifest = TokenManifest(
         **{
-            "dataset": Dataset(name=name, title="test", source=DataSource.GENERATED, vocabulary=60000),
+            "dataset": Dataset(name=name, title="test", source=DataSource.SYNTHETIC, vocabulary=60000),
             "tokens": len(tokens),
             "sha256": hashlib.sha256(content).hexdigest(),
             **fields,
