@@ -103,7 +103,7 @@ def run_result(run=None, **fields):
         "attempt": 1,
         "started_at": "2025-01-01T00:00:00.000+00:00",
         "finished_at": "2025-01-01T00:01:00.000+00:00",
-        "ranks": [rank_report(rank) for rank in range(run.ranks)] if ok else [],
+        "ranks": [rank_report(rank) for rank in range(run.ranks)] if ok and isinstance(run, TrainingRun) else [],
         "environment": environment() if ok else None,
     }
     return RunResult(**{**defaults, **fields})

@@ -85,13 +85,14 @@ class Checkout:
 
     def find(self, kind: str) -> psutil.Process:
         """A process of the checkout: `snakemake`, `driver` or `rank`."""
-        marks = {"snakemake": "bin/snakemake", "driver": "bin/scaling-study", "rank": "submitit.core._submit"}
+        marks = {"snakemake": "bin/snakemake", "driver": "bin/scaling-study", "rank": "multiprocessing.forkserver"}
         for process in self.processes():
             try:
                 line = process.cmdline()
-            except psutil.Error:
+                parent = process.parent().cmdline() if kind == "rank" else line  # ranks look like their server
+            except (psutil.Error, AttributeError):
                 continue
-            if any(marks[kind] in part for part in line) and "bash" not in line[0]:
+            if all(any(marks[kind] in part for part in one) for one in (line, parent)) and "bash" not in line[0]:
                 return process
         raise AssertionError(f"no {kind} among {[p.name() for p in self.processes()]}")
 

@@ -12,10 +12,10 @@ import pytest
 from scaling_study.errors import UserError
 from scaling_study.processes import is_alive
 from scaling_study.records import record_of
-from scaling_study.spec import Config, Outcome, Provenance, RunFiles, RunResult, expand
+from scaling_study.spec import Config, FailureKind, Outcome, Provenance, RunFiles, RunResult, expand
 from scaling_study.submit import Driver, RunStore
 from scaling_study.submit.verdict import process_of
-from scaling_study.training.corpus import prepare
+from scaling_study.training.prepare import prepare
 from tests.workflow.conftest import ROOT
 
 CONFIG = Config(ROOT / "tests/workflow/scenario/config")
@@ -119,6 +119,25 @@ def test_a_killed_rank_ends_the_others_in_seconds(tmp_path, data_folder):
     assert_no_rank_left(store, run)
 
 
+def test_ranks_end_with_the_server_that_forked_them(tmp_path, data_folder):
+    run = two_ranks(iterations=100_000, discard=1)
+    killed = []
+
+    def kill_server(done):
+        if done and not killed:
+            server = psutil.Process(process_of(store.files(run).attempt(1), 0).pid).parent()
+            killed.append(" ".join(server.cmdline()))
+            server.kill()
+
+    store = RunStore(tmp_path / "store")
+    result, store, _ = measure(run, tmp_path, data_folder, Silent(kill_server))
+    assert "multiprocessing.forkserver" in killed[0]
+    assert (result.outcome, result.failure) == (Outcome.FAILED, FailureKind.KILLED)
+    assert_no_rank_left(store, run)
+    again, _, _ = measure(two_ranks(iterations=5, discard=1), tmp_path, data_folder)
+    assert again.outcome is Outcome.OK
+
+
 def test_a_rank_that_hangs_is_a_timeout(tmp_path, data_folder):
     run = two_ranks(iterations=100_000, discard=1)
     store = RunStore(tmp_path / "store")
@@ -132,11 +151,11 @@ def test_a_rank_that_hangs_is_a_timeout(tmp_path, data_folder):
 
 def test_a_run_that_never_begins_is_a_timeout(tmp_path, data_folder):
     run = two_ranks()
-    result, store, _ = measure(run, tmp_path, data_folder, first_iteration_limit_s=0.5)
+    result, store, _ = measure(run, tmp_path, data_folder, first_iteration_limit_s=0.01)
     assert result.outcome is Outcome.TIMEOUT
     assert "first_iteration_limit_s" in result.reason
-    children = psutil.Process().children(recursive=True)
-    assert not [child for child in children if "submitit" in " ".join(child.cmdline())]
+    servers = [child for child in psutil.Process().children() if "multiprocessing.forkserver" in str(child.cmdline())]
+    assert not [rank for server in servers for rank in server.children()]
     assert store.attempts(run) == 1
 
 

@@ -68,6 +68,17 @@ def test_nothing_to_do_is_quick_and_does_nothing(copy):
     assert "Nothing to be done" in end.stdout + end.stderr
 
 
+def test_another_clone_with_the_same_store_measures_nothing(measured, checkout):
+    for folder in ("results/store", "results/data"):
+        shutil.copytree(measured.folder / folder, checkout.folder / folder)
+    before = attempts(checkout)
+    end = checkout.run()
+    assert end.returncode == 0, end.stderr
+    assert attempts(checkout) == before
+    for path in ("results/scenario/local/data_parallel.parquet", f"{FIGURE}.svg", f"{FIGURE}.vl.json"):
+        assert (checkout.folder / path).read_bytes() == (measured.folder / path).read_bytes()
+
+
 def test_cosmetic_edits_measure_nothing(copy):
     study = copy.folder / "config/studies/scenario.yaml"
     text = study.read_text()
@@ -91,6 +102,19 @@ def test_a_lost_record_file_is_gathered_without_measuring(copy):
     assert copy.run().returncode == 0
     assert attempts(copy) == before
     assert path.read_bytes() == content
+
+
+def test_a_damaged_record_file_is_gathered_without_measuring(copy):
+    path = copy.folder / "results/scenario/local/pipeline_parallel.parquet"
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2] + b"x" + content[len(content) // 2 + 1 :])
+    before = attempts(copy)
+    end = copy.run()
+    assert end.returncode == 0, end.stderr
+    assert "is damaged" in end.stderr
+    assert attempts(copy) == before
+    assert path.read_bytes() == content
+    assert "Nothing to be done" in copy.run().stderr
 
 
 def test_a_changed_run_is_measured_and_no_other(copy):

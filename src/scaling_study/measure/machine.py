@@ -22,27 +22,33 @@ def cpu_name() -> str:
 
 
 class PeakMemory:
-    """Peak resident memory above the level at construction, in GiB.
+    """Peak memory of this process above the level at construction, in GiB.
 
-    Linux can reset its high-water mark; elsewhere the mark of the whole process is used, which is never lower.
+    On Linux, of anonymous memory: pages of libraries and of the token file, which come in at their first use, are no
+    memory that training needs. Linux can reset the high-water mark of all resident pages, and tells the file-backed
+    ones apart; elsewhere the mark of the whole process is used, which is never lower.
     """
 
     def __init__(self) -> None:
         with contextlib.suppress(OSError):
             Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-        self._base_bytes: int = psutil.Process().memory_info().rss
+        self._base_bytes = _status_bytes("RssAnon") or psutil.Process().memory_info().rss
 
     def gib(self) -> float:
         """The peak so far."""
-        return max(0, _high_water_bytes() - self._base_bytes) / 2**30
+        peak = _status_bytes("VmHWM")
+        if peak is not None:
+            peak -= (_status_bytes("RssFile") or 0) + (_status_bytes("RssShmem") or 0)
+        else:
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+        return max(0, peak - self._base_bytes) / 2**30
 
 
-def _high_water_bytes() -> int:
+def _status_bytes(name: str) -> int | None:
+    """A size that Linux tells of this process."""
     try:
-        for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
+        lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
     except OSError:
-        pass
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
+        return None
+    sizes = [int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:")]
+    return sizes[0] if sizes else None

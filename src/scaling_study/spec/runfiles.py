@@ -9,7 +9,7 @@ rank-000.failure.json
 progress.json
 rendezvous.json where ranks meet
 ended.json      how the attempt ended, where it left no result
-log/            what ranks printed
+log/            what each rank printed
 """
 
 from __future__ import annotations
@@ -55,6 +55,10 @@ class AttemptFiles:
     def failure(self, rank: int) -> Path:
         """Why a rank ended."""
         return self.folder / f"rank-{rank:03d}.failure.json"
+
+    def output(self, rank: int) -> Path:
+        """What a rank printed."""
+        return self.log / f"rank-{rank:03d}.log"
 
     def trace(self, rank: int) -> Path:
         """The raw trace of a rank, until it is reduced."""

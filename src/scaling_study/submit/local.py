@@ -1,7 +1,7 @@
-"""One run on this machine: submitit's local executor starts one process a rank, and this driver watches them.
+"""One run on this machine: a process a rank, and this driver watches them.
 
-submitit alone would let the ranks of a dead one wait for their time-out. The driver looks at what ranks say in the
-attempt's folder, and ends all of them within seconds when one is gone, reports a failure, or makes no progress.
+Ranks of a dead one would wait for their time-out. The driver looks at what ranks say in the attempt's folder, and ends
+all of them within seconds when one is gone, reports a failure, or makes no progress.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import getpass
+import multiprocessing
 import os
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -31,15 +32,12 @@ from scaling_study.spec import (
     RunResult,
     steps_of,
 )
-from scaling_study.submit import verdict
-from scaling_study.submit.node import start_rank
+from scaling_study.submit import node, verdict
 
 LOOPBACK = "127.0.0.1"
 _POLL_S = 0.2  # ranks and driver share the cores
 _EVIDENCE_S = 1.5  # after the first sign of a failure, the ranks get this long to say what happened
 _EXIT_S = 5.0
-_BEGIN_S = 30.0
-_SUBMITIT_LIMIT_MIN = 24 * 60.0  # never reached: the limits of the platform are this driver's
 
 OnProgress = Callable[[Progress], None]
 
@@ -55,12 +53,15 @@ def run_locally(assignment: Assignment, platform: Platform, on_progress: OnProgr
     Returns:
         None if ranks wrote a result, else how the attempt ended.
     """
-    watch = _Watch(assignment, platform)
-    job = _submit(assignment, watch.ranks)
+    watch, ranks = _Watch(assignment, platform), _Ranks(assignment)
     try:
-        return watch.until_end(job, on_progress)
+        ranks.start()
+        return watch.until_end(ranks, on_progress)
+    except (OSError, EOFError) as error:  # the server was killed
+        reason = f"ranks could not be started ({type(error).__name__}: {error})"
+        return verdict.ended(assignment, Outcome.FAILED, reason, watch.started_at, FailureKind.KILLED)
     finally:
-        _end(job, watch)
+        ranks.end(_EXIT_S if watch.has_result else 0.0)
 
 
 @contextlib.contextmanager
@@ -80,21 +81,58 @@ def alone_on_this_machine(on_wait: Callable[[], None]) -> Iterator[None]:
         yield
 
 
-def _submit(assignment: Assignment, ranks: int) -> Any:
-    from submitit import LocalExecutor
+class _Ranks:
+    """The processes of an attempt, forked from a server that lives as long as this driver.
 
-    if sys.platform == "linux":
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # the host's name need not resolve
-    log = AttemptFiles(Path(assignment.attempt_folder)).log
-    executor = LocalExecutor(folder=log)
-    executor.update_parameters(tasks_per_node=ranks, timeout_min=_SUBMITIT_LIMIT_MIN)
-    with _standard_error_to(log / "controller.err"):
-        return executor.submit(start_rank, msgspec.json.encode(assignment).decode(), LOOPBACK)
+    Args:
+        assignment: what they measure.
+    """
+
+    def __init__(self, assignment: Assignment) -> None:
+        self._assignment, self._files = assignment, AttemptFiles(Path(assignment.attempt_folder))
+        self._processes: list[BaseProcess] = []
+
+    def start(self) -> None:
+        """Start every rank, and the server if it does not run.
+
+        Raises:
+            OSError, EOFError: the server has gone.
+        """
+        if sys.platform == "linux":
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # the host's name need not resolve
+        os.environ["OMP_NUM_THREADS"] = str(self._assignment.threads_per_rank)
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(list(node.PRELOAD))
+        payload, ranks = msgspec.json.encode(self._assignment).decode(), self._assignment.ranks
+        self._files.log.mkdir(parents=True, exist_ok=True)
+        with _standard_error_to(self._files.log / "server.log"):
+            for rank in range(ranks):
+                process = context.Process(target=node.measure, args=(payload, rank, ranks, LOOPBACK), daemon=True)
+                process.start()
+                self._processes.append(process)
+
+    def exit_codes(self) -> dict[int, int]:
+        """How the processes of ranks ended that did."""
+        return {rank: p.exitcode for rank, p in enumerate(self._processes) if p.exitcode is not None}
+
+    def end(self, grace_s: float) -> None:
+        """Wait for the processes; kill those that do not end in time, even if the server has gone."""
+        deadline = time.monotonic() + grace_s
+        for process in self._processes:
+            process.join(max(0.0, deadline - time.monotonic()))
+        left = [mine for rank in range(len(self._processes)) if (mine := verdict.process_of(self._files, rank))]
+        for process in self._processes:
+            process.kill()
+        for identity in left:
+            kill(identity)
+        deadline = time.monotonic() + _EXIT_S
+        while any(is_alive(identity) for identity in left) and time.monotonic() < deadline:
+            time.sleep(_POLL_S / 10)
 
 
 @contextlib.contextmanager
 def _standard_error_to(path: Path) -> Iterator[None]:
-    """What a process started meanwhile says on standard error goes to a file: submitit's controller is talkative."""
+    """What a process started meanwhile says on standard error goes to a file."""
     saved = os.dup(2)
     with path.open("ab") as file:
         os.dup2(file.fileno(), 2)
@@ -105,65 +143,42 @@ def _standard_error_to(path: Path) -> Iterator[None]:
             os.close(saved)
 
 
-def _end(job: Any, watch: _Watch) -> None:
-    """Wait for a job that is done, cancel one that is not, kill what is left."""
-    deadline = time.monotonic() + _EXIT_S
-    if not watch.has_result:
-        job.cancel()
-    while job.state == "RUNNING" and time.monotonic() < deadline:
-        time.sleep(_POLL_S / 2)
-    left = [process for rank in range(watch.ranks) if (process := verdict.process_of(watch.attempt, rank))]
-    for process in left:
-        kill(process)
-    if job.state == "RUNNING":
-        job.cancel()
-    deadline = time.monotonic() + _EXIT_S
-    while any(is_alive(process) for process in left) and time.monotonic() < deadline:
-        time.sleep(_POLL_S / 10)
-
-
 class _Watch:
     """What a driver sees of an attempt."""
 
     def __init__(self, assignment: Assignment, platform: Platform) -> None:
-        self.assignment, self.platform, self.ranks = assignment, platform, assignment.ranks
+        self.assignment, self.platform = assignment, platform
         self.attempt = AttemptFiles(Path(assignment.attempt_folder))
         self._result = RunFiles(Path(assignment.run_folder)).result
         self.started_at = verdict.utc_now()
         self._start_s = self._last_step_s = time.monotonic()
         self._done = 0
-        self._begun_s: float | None = None
 
     @property
     def has_result(self) -> bool:
         """Whether rank 0 wrote the result."""
         return self._result.exists()
 
-    def until_end(self, job: Any, on_progress: OnProgress) -> RunResult | None:
+    def until_end(self, ranks: _Ranks, on_progress: OnProgress) -> RunResult | None:
         """Look at the attempt until it ends."""
         while not self.has_result:
             on_progress(self._progress())
             late = self._late()
             if late:
                 return verdict.ended(self.assignment, Outcome.TIMEOUT, late, self.started_at)
-            if self._absent():
-                return verdict.ended(
-                    self.assignment, Outcome.FAILED, self._absent(), self.started_at, FailureKind.KILLED
-                )
-            if verdict.failures(self.attempt, self.ranks) or job.state != "RUNNING":
-                return self._judge()
+            if ranks.exit_codes() or verdict.failures(self.attempt, self.assignment.ranks):
+                return self._judge(ranks)
             time.sleep(_POLL_S)
         return None
 
-    def _judge(self) -> RunResult | None:
+    def _judge(self, ranks: _Ranks) -> RunResult | None:
         """Give other ranks a moment to report, unless the result appears after all."""
         deadline = time.monotonic() + _EVIDENCE_S
-        found = verdict.failures(self.attempt, self.ranks)
-        while time.monotonic() < deadline and len(found) < self.ranks:
+        while time.monotonic() < deadline and len(ranks.exit_codes()) < self.assignment.ranks:
             if self.has_result:
                 return None
             time.sleep(_POLL_S)
-            found = verdict.failures(self.attempt, self.ranks)
+        found = verdict.failures(self.attempt, self.assignment.ranks, ranks.exit_codes())
         return None if self.has_result else verdict.verdict(self.assignment, found, self.started_at)
 
     def _progress(self) -> Progress:
@@ -174,15 +189,6 @@ class _Watch:
         if progress.done > self._done:
             self._done, self._last_step_s = progress.done, time.monotonic()
         return progress
-
-    def _absent(self) -> str:
-        """Which rank did not begin although another did long ago: it was killed before it could say who it is."""
-        begun = [self.attempt.process(rank).exists() for rank in range(self.ranks)]
-        if self._begun_s is None and any(begun):
-            self._begun_s = time.monotonic()
-        if all(begun) or self._begun_s is None or time.monotonic() - self._begun_s < _BEGIN_S:
-            return ""
-        return f"rank {begun.index(False)} did not begin within {_BEGIN_S:.0f} s of the others"
 
     def _late(self) -> str | None:
         """Which limit is passed."""

@@ -1,24 +1,59 @@
-"""What runs on the node: one function of one run. `measure` is imported there, never by the driver."""
+"""What runs as a rank: one function of one run. `measure` is imported there, never by the driver.
+
+On a cluster submitit starts a fresh process a rank. On this machine ranks are forked from a server that has imported
+what they need and done nothing else, which is most of a small run's time saved.
+"""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
+
+#: Modules that every rank needs, for the server to import before it forks.
+PRELOAD = (
+    "scaling_study.submit.node",
+    "scaling_study.measure.collective",
+    "scaling_study.measure.training",
+    "torch.distributed.pipelining",
+)
 
 
 def start_rank(payload: str, address: str) -> None:
-    """The task of a job: decode the assignment, ask the job which rank this is, measure.
+    """The task of a job: ask the job which rank this is, measure.
 
     Args:
         payload: an `Assignment` as JSON.
         address: the address of rank 0's host for the others.
     """
-    import msgspec
     from submitit import JobEnvironment
 
+    job = JobEnvironment()
+    measure(payload, job.global_rank, job.num_tasks, address)
+
+
+def measure(payload: str, rank: int, world_size: int, address: str) -> None:
+    """Measure an assignment on this rank; what it prints goes to the attempt's log.
+
+    Args:
+        payload: an `Assignment` as JSON.
+        rank: of this process.
+        world_size: how many there are.
+        address: the address of rank 0's host for the others.
+    """
+    import msgspec
+
     from scaling_study.measure.rank import run_one
-    from scaling_study.spec import Assignment
+    from scaling_study.spec import Assignment, AttemptFiles
 
     assignment = msgspec.json.decode(payload, type=Assignment)
     os.environ["OMP_NUM_THREADS"] = str(assignment.threads_per_rank)
-    job = JobEnvironment()
-    run_one(assignment, job.global_rank, job.num_tasks, address)
+    _print_to(AttemptFiles(Path(assignment.attempt_folder)).output(rank))
+    run_one(assignment, rank, world_size, address)
+
+
+def _print_to(path: Path) -> None:
+    """From here on, what this process and its libraries print goes to a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import socket
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 
@@ -20,10 +21,19 @@ from scaling_study.spec import (
 )
 
 _LOG_LINES = 8
+_SERVER_GONE = 255  # multiprocessing's exit code of a process whose server ended first
 
 
-def failures(files: AttemptFiles, ranks: int) -> list[RankFailure]:
-    """What ranks reported of their end, and ranks that are gone without a word."""
+def failures(
+    files: AttemptFiles, ranks: int, exit_codes: Mapping[int, int] = MappingProxyType({})
+) -> list[RankFailure]:
+    """What ranks reported of their end, and ranks that are gone without a word.
+
+    Args:
+        files: of the attempt.
+        ranks: how many it has.
+        exit_codes: of the ranks whose process is known to have ended.
+    """
     found: list[RankFailure] = []
     for rank in range(ranks):
         try:
@@ -31,18 +41,23 @@ def failures(files: AttemptFiles, ranks: int) -> list[RankFailure]:
             continue
         except (OSError, msgspec.DecodeError):
             pass
-        process = process_of(files, rank)
-        if process is not None and not is_alive(process) and not files.failure(rank).exists():
-            found.append(_gone(rank, process, files))
+        process, code = process_of(files, rank), exit_codes.get(rank)
+        ended = code is not None or (process is not None and not is_alive(process))
+        if ended and not files.failure(rank).exists():
+            found.append(_gone(rank, process, code, files))
     return found
 
 
-def _gone(rank: int, process: ProcessIdentity, files: AttemptFiles) -> RankFailure:
+def _gone(rank: int, process: ProcessIdentity | None, code: int | None, files: AttemptFiles) -> RankFailure:
+    """A rank that ended without a report: killed by a signal, unless Python itself gave up."""
+    name = f"process {process.pid}" if process else "its process"
+    gave_up = code is not None and 0 <= code < _SERVER_GONE
+    how = f"with exit code {code}" if gave_up else "without a word (killed from outside, or out of memory)"
     return RankFailure(
         rank=rank,
-        host=process.host,
-        kind=FailureKind.KILLED,
-        message=f"process {process.pid} ended without a word (killed from outside, or out of memory)",
+        host=process.host if process else socket.gethostname(),
+        kind=FailureKind.ERROR if gave_up else FailureKind.KILLED,
+        message=f"{name} ended {how}",
         traceback=log_tail(files, rank),
         at_ns=0,
     )
@@ -58,21 +73,15 @@ def process_of(files: AttemptFiles, rank: int) -> ProcessIdentity | None:
 
 def log_tail(files: AttemptFiles, rank: int) -> str:
     """The last lines that a rank printed."""
-    for path in sorted(files.log.glob(f"*_{rank}_log.err")):
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-        return "\n".join(lines[-_LOG_LINES:])
-    return ""
+    try:
+        lines = files.output(rank).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return ""
+    return "\n".join(lines[-_LOG_LINES:])
 
 
 def verdict(assignment: Assignment, found: Sequence[RankFailure], started_at: str) -> RunResult:
-    """The outcome of an attempt whose ranks failed: the most telling kind, the earliest of it."""
-    files = AttemptFiles(Path(assignment.attempt_folder))
-    if not found and any(files.folder.glob("rank-???.json")):
-        reason = "the process that started the ranks ended without a word (killed from outside)"
-        return ended(assignment, Outcome.FAILED, reason, started_at, FailureKind.KILLED)
-    if not found:
-        reason = f"no rank began: {log_tail(files, 0) or f'see {files.log}'}"
-        return ended(assignment, Outcome.FAILED, reason, started_at)
+    """The outcome of an attempt some of whose ranks failed: the most telling kind, the earliest of it."""
     kinds = list(FailureKind)
     cause = min(found, key=lambda failure: (kinds.index(failure.kind), failure.at_ns, failure.rank))
     outcome = Outcome.OUT_OF_MEMORY if cause.kind is FailureKind.OUT_OF_MEMORY else Outcome.FAILED

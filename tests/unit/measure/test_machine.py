@@ -55,5 +55,15 @@ def test_the_largest_moment_counts_not_the_sum():
     assert _measured(script) == pytest.approx(48, abs=4)
 
 
+@ON_LINUX
+def test_pages_of_a_file_are_no_memory_that_is_needed(tmp_path):
+    (tmp_path / "tokens.bin").write_bytes(bytes(64 * 2**20))
+    script = f"import mmap; memory = PeakMemory(); file = open({str(tmp_path / 'tokens.bin')!r}, 'rb')\n"
+    script += (
+        "pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ); sum(pages[::4096]); block = bytearray(16 * MIB)"
+    )
+    assert _measured(script) == pytest.approx(16, abs=4)
+
+
 def test_nothing_allocated_is_about_nothing():
     assert 0 <= PeakMemory().gib() < 0.01

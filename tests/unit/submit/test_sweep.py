@@ -69,7 +69,7 @@ def test_another_source_of_the_same_dimensions_changes_nothing(driver):
 
 def test_a_result_of_other_data_is_set_aside(driver):
     store(driver, msgspec.structs.replace(run_result(RUN), model=TINY))
-    dataset = Dataset(name=RUN.protocol.data, title="t", source=DataSource.GENERATED)
+    dataset = Dataset(name=RUN.protocol.data, title="t", source=DataSource.SYNTHETIC)
     driver.manifests = {RUN.protocol.data: TokenManifest(dataset=dataset, tokens=1, sha256="another")}
     with pytest.raises(AssertionError, match="nothing is to be measured"):
         driver.measure([RUN])

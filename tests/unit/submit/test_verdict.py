@@ -21,7 +21,7 @@ STARTED = "2025-01-01T00:00:00.000+00:00"
 
 def assignment(folder="."):
     return Assignment(
-        run=training_run(dp=4), model=TINY, run_folder=str(folder), attempt_folder=str(folder), attempt=2,
+        run=training_run(dp=4), model=TINY, run_folder=str(folder), attempt_folder=str(folder), attempt=2, ranks=4,
         data_folder="", code_version="v", threads_per_rank=1,
     )  # fmt: skip
 
@@ -113,8 +113,8 @@ def files(tmp_path):
     return files
 
 
-def _write_log(files, rank, text, job="4711"):
-    (files.log / f"{job}_{rank}_log.err").write_text(text, encoding="utf-8")
+def _write_log(files, rank, text):
+    files.output(rank).write_text(text, encoding="utf-8")
 
 
 @pytest.fixture
@@ -167,24 +167,21 @@ def test_a_killed_rank_is_the_cause_of_lost_peers(files, dead):
     assert result.reason.startswith("rank 3 on ")
 
 
-def test_nothing_reported_shows_the_end_of_the_log(files):
-    _write_log(files, 0, "starting\nImportError: no module named torch\n")
-    _write_log(files, 10, "another rank\n")
-    result = verdict(assignment(files.folder), [], STARTED)
-    assert (result.outcome, result.failure) == (Outcome.FAILED, None)
-    assert result.reason == "no rank began: starting\nImportError: no module named torch"
-
-
-def test_ranks_at_work_whose_starter_is_gone_were_killed(files):
-    files.folder.mkdir(parents=True, exist_ok=True)
-    files.process(0).write_text("{}")
-    result = verdict(assignment(files.folder), [], STARTED)
-    assert (result.outcome, result.failure) == (Outcome.FAILED, FailureKind.KILLED)
-    assert "the process that started the ranks ended" in result.reason
-
-
-def test_nothing_reported_and_no_log_says_where_to_look(files):
-    assert verdict(assignment(files.folder), [], STARTED).reason == f"no rank began: see {files.log}"
+@pytest.mark.parametrize(
+    ("code", "kind", "said"),
+    [
+        (-9, FailureKind.KILLED, "without a word (killed from outside, or out of memory)"),
+        (1, FailureKind.ERROR, "with exit code 1"),
+        (0, FailureKind.ERROR, "with exit code 0"),
+        (255, FailureKind.KILLED, "without a word (killed from outside, or out of memory)"),
+    ],
+)
+def test_a_rank_that_ended_before_it_said_who_it_is(files, code, kind, said):
+    _write_log(files, 1, "ImportError: no module named torch\n")
+    (gone,) = failures(files, 2, {1: code})
+    assert (gone.rank, gone.kind, gone.host) == (1, kind, os.uname().nodename)
+    assert gone.message == f"its process ended {said}"
+    assert gone.traceback == "ImportError: no module named torch"
 
 
 def test_logs_of_ranks_are_not_confused(files):
