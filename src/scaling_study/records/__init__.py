@@ -3,11 +3,10 @@
 from scaling_study.records.best import best_layouts
 from scaling_study.records.build import record_of
 from scaling_study.records.files import read_records, require_runs, write_records
-from scaling_study.records.schema import SCHEMA, SCHEMA_VERSION, reason_for
+from scaling_study.records.schema import SCHEMA, reason_for
 
 __all__ = [
     "SCHEMA",
-    "SCHEMA_VERSION",
     "best_layouts",
     "read_records",
     "reason_for",

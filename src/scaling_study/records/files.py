@@ -1,7 +1,4 @@
-"""Record files: parquet with a schema version and a digest of its rows, refused when either does not fit.
-
-A seal over the bytes is looked at before a parser is: a damaged parquet file can make polars panic or abort.
-"""
+"""Record files: parquet with a schema version and a digest of its rows, refused when either does not fit."""
 
 from __future__ import annotations
 
@@ -14,10 +11,8 @@ from typing import Any
 import polars as pl
 
 from scaling_study.errors import UserError, explain_os_error, write_atomically
-from scaling_study.records.schema import SCHEMA, SCHEMA_VERSION
-
-_SEAL = b"sealed-with-sha256-"  # 64 hexadecimal digits follow, in the file's metadata
-_UNSEALED = _SEAL + b"0" * 64
+from scaling_study.recordfile import SCHEMA_VERSION, UNSEALED, has_seal, is_damaged, seal
+from scaling_study.records.schema import SCHEMA
 
 
 def write_records(path: Path, records: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
@@ -28,10 +23,9 @@ def write_records(path: Path, records: Iterable[Mapping[str, Any]]) -> pl.DataFr
     """
     frame = pl.DataFrame([dict(record) for record in records], schema=SCHEMA).sort("run_id", "provenance")
     buffer = io.BytesIO()
-    metadata = {"schema_version": str(SCHEMA_VERSION), "digest": digest(frame), "seal": _UNSEALED.decode()}
+    metadata = {"schema_version": str(SCHEMA_VERSION), "digest": digest(frame), "seal": UNSEALED.decode()}
     frame.write_parquet(buffer, compression="zstd", metadata=metadata)
-    content = buffer.getvalue()
-    write_atomically(path, content.replace(_UNSEALED, _SEAL + hashlib.sha256(content).hexdigest().encode()))
+    write_atomically(path, seal(buffer.getvalue()))
     return frame
 
 
@@ -45,7 +39,7 @@ def read_records(path: Path) -> pl.DataFrame:
         content = path.read_bytes()
     except OSError as error:
         raise explain_os_error(error, where=str(path)) from error
-    if _is_broken(content):
+    if has_seal(content) and is_damaged(content):
         raise UserError("not a parquet file, or damaged", where=str(path), remedy=_again(path))
     try:
         metadata = pl.read_parquet_metadata(io.BytesIO(content))
@@ -98,16 +92,6 @@ def require_runs(frame: pl.DataFrame, runs: Mapping[str, str], where: str) -> pl
 def digest(frame: pl.DataFrame) -> str:
     """SHA-256 over the rows as newline-delimited JSON, sorted by run."""
     return hashlib.sha256(frame.sort("run_id", "provenance").write_ndjson().encode()).hexdigest()
-
-
-def _is_broken(content: bytes) -> bool:
-    """Whether the file has a seal that does not fit its bytes."""
-    start = content.find(_SEAL)
-    if start < 0:
-        return False
-    end = start + len(_UNSEALED)
-    unsealed = content[:start] + _UNSEALED + content[end:]
-    return content[start + len(_SEAL) : end] != hashlib.sha256(unsealed).hexdigest().encode()
 
 
 def _again(path: Path) -> str:

@@ -8,8 +8,6 @@ from typing import Any
 import msgspec
 import polars as pl
 
-SCHEMA_VERSION = 2
-
 _RUN: dict[str, type[pl.DataType]] = {
     "run_id": pl.String,
     "provenance": pl.String,

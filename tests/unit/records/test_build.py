@@ -8,8 +8,18 @@ import polars as pl
 import pytest
 
 from scaling_study.records import SCHEMA, reason_for, record_of
-from scaling_study.records.schema import METRICS
-from scaling_study.spec import CollectiveOp, CollectiveRun, Outcome, Precision, Protocol, Provenance, run_id
+from scaling_study.records.schema import COLLECTIVE_METRICS, TRAINING_METRICS
+from scaling_study.spec import (
+    CollectiveOp,
+    CollectiveProtocol,
+    CollectiveReport,
+    CollectiveRun,
+    Outcome,
+    Precision,
+    Protocol,
+    Provenance,
+    run_id,
+)
 from tests.unit.samples import PART, TINY, environment, rank_report, run_result, training_run
 
 SECOND = 1_000_000_000
@@ -88,7 +98,7 @@ GOLDEN = {
 
 def test_golden_metrics():
     found = record(run_result(ranks=two_ranks()))
-    assert set(GOLDEN) == set(METRICS)
+    assert set(GOLDEN) == set(TRAINING_METRICS)
     assert {name: found[name] for name in GOLDEN} == {
         name: value if value is None else pytest.approx(value, rel=1e-12) for name, value in GOLDEN.items()
     }
@@ -146,7 +156,10 @@ def test_golden_columns_of_run_outcome_and_provenance():
         "code_version": "0.1.0+abc",
     }
     assert {name: found[name] for name in expected} == expected
-    assert set(found) == set(SCHEMA) == set(expected) | set(METRICS) | {"run_id", "null_reasons"}
+    assert set(found) == set(SCHEMA)
+    of_collectives = {*COLLECTIVE_METRICS, "op", "message_bytes", "dtype", "warmup", "repeats"}
+    assert set(SCHEMA) - of_collectives == set(expected) | set(TRAINING_METRICS) | {"run_id", "null_reasons"}
+    assert {found[name] for name in of_collectives} == {None}
 
 
 def test_a_record_fits_the_schema():
@@ -231,7 +244,7 @@ def test_oversubscribed_is_more_ranks_than_cores_on_some_host(hosts, host_cores,
 def test_other_outcomes_have_a_reason_and_no_metric(outcome):
     found = record(run_result(outcome=outcome, reason="it did not fit"))
     assert (found["outcome"], found["reason"]) == (outcome.value, "it did not fit")
-    assert [name for name in METRICS if found[name] is not None] == []
+    assert [name for name in TRAINING_METRICS if found[name] is not None] == []
     assert found["null_reasons"] is None
     assert reason_for(found, "mfu") == "it did not fit"
     assert (found["gpus"], found["platform"], found["provenance"]) == (2, "here", "measured")
@@ -242,7 +255,59 @@ def test_provenance_is_kept():
     assert record(run_result(), provenance=Provenance.PREDICTED)["provenance"] == "predicted"
 
 
-def test_a_collective_has_no_record_yet():
-    run = CollectiveRun(op=CollectiveOp.ALL_REDUCE, hardware="part", nodes=1, message_bytes=8)
-    with pytest.raises(TypeError, match="no record is defined for CollectiveRun"):
-        record(run_result(run, outcome=Outcome.FAILED))
+COLLECTIVE = CollectiveRun(
+    op=CollectiveOp.ALL_REDUCE,
+    hardware="part",
+    nodes=2,
+    message_bytes=8_000_000,
+    dtype=Precision.FP32,
+    protocol=CollectiveProtocol(warmup=1, repeats=3),
+)
+
+
+def collective_result(**fields):
+    """Calls of 1, 2 and 3 ms on ranks 0 to 2, of 5, 6 and 7 ms on rank 3."""
+    times_ms = [(1, 2, 3)] * 3 + [(5, 6, 7)]
+    calls = [
+        CollectiveReport(
+            rank=rank, host="node-a", device="a processor", cores=4, threads=1, call_ns=[ms * 10**6 for ms in times]
+        )
+        for rank, times in enumerate(times_ms)
+    ]
+    used = environment(attention_operator=None, data_source=None, data_sha256=None)
+    return run_result(COLLECTIVE, **{"ranks": [], "calls": calls, "environment": used, **fields})
+
+
+def test_a_collective_by_hand():
+    found = record_of(collective_result(), None, PART, platform="here", provenance=Provenance.MEASURED)
+    expected = {
+        "kind": "collective",
+        "run_id": run_id(COLLECTIVE),
+        "op": "all_reduce",
+        "hardware": "part",
+        "nodes": 2,
+        "gpus": 4,
+        "message_bytes": 8_000_000,
+        "dtype": "fp32",
+        "warmup": 1,
+        "repeats": 3,
+        "call_s": 3e-3,  # means over ranks: 2, 3 and 4 ms
+        "call_s_p05": 2.1e-3,
+        "call_s_p50": 3e-3,
+        "call_s_p95": 3.9e-3,
+        "call_s_cv": 1 / 3,
+        "algorithm_bandwidth_gb_per_s": 8 / 3,
+        "bus_bandwidth_gb_per_s": 8 / 3 * 2 * 3 / 4,
+        "oversubscribed": False,
+    }
+    assert {name: found[name] for name in expected} == pytest.approx(expected)
+    assert [name for name in TRAINING_METRICS if found[name] is not None] == []
+    assert {found[name] for name in ("model", "dp", "micro_batch", "precision", "data", "data_source")} == {None}
+    assert set(found) == set(SCHEMA)
+
+
+def test_a_collective_that_failed_has_no_metric():
+    result = collective_result(outcome=Outcome.FAILED, calls=[], environment=None, reason="lost")
+    found = record_of(result, None, PART, platform="here", provenance=Provenance.MEASURED)
+    assert [name for name in COLLECTIVE_METRICS if found[name] is not None] == []
+    assert (found["reason"], found["message_bytes"]) == ("lost", 8_000_000)
