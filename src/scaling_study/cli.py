@@ -81,7 +81,7 @@ def prepare(config: Config, dataset_name: str, results_folder: Path) -> None:
 
     Example: scaling-study prepare synthetic
     """
-    from scaling_study.training.corpus import prepare as prepare_dataset
+    from scaling_study.training.prepare import prepare as prepare_dataset
 
     manifest = prepare_dataset(
         config.dataset(dataset_name), results_folder / "data", lambda line: click.echo(line, err=True)
@@ -133,7 +133,7 @@ def figure(config: Config, study_name: str, figure_name: str, record_files: tupl
 
     study = config.study(study_name)
     records = records_of_sweep(config, study, study.figure(figure_name).sweep, record_files)
-    render(draw_figure(study, figure_name, records, config.catalogue.hardware), output, figure_name)
+    render(draw_figure(study, figure_name, records, config.catalogue), output, figure_name)
 
 
 @cli.command()
@@ -143,7 +143,7 @@ def figure(config: Config, study_name: str, figure_name: str, record_files: tupl
 @click.option("--output", type=click.Path(path_type=Path), required=True, help="Folder of the study's tables.")
 @click.pass_obj
 def table(config: Config, study_name: str, table_name: str, record_files: tuple[Path, ...], output: Path) -> None:
-    """Write TABLE of STUDY as CSV; a table of hardware needs no records.
+    """Write TABLE of STUDY as CSV; a table of definitions needs no records.
 
     Example: scaling-study table mini layouts results/cached/mini/local/model_parallel.parquet
     --output figures/mini
@@ -154,7 +154,7 @@ def table(config: Config, study_name: str, table_name: str, record_files: tuple[
     study = config.study(study_name)
     sweep = study.table(table_name).sweep
     records = records_of_sweep(config, study, sweep, record_files) if sweep and record_files else None
-    write_table(make_table(study, table_name, records, config.catalogue.hardware), output, table_name)
+    write_table(make_table(study, table_name, records, config.catalogue), output, table_name)
 
 
 @cli.command()
@@ -176,7 +176,7 @@ def paper(
 
     study = config.study(study_name)
     frames = {path.stem: records_of_sweep(config, study, path.stem, (path,)) for path in record_files}
-    build_paper(study, frames, config.catalogue.hardware, figures_folder, Path("paper"), output)
+    build_paper(study, frames, config.catalogue, figures_folder, Path("paper"), output)
 
 
 @cli.command()

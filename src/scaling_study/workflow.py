@@ -9,14 +9,17 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-from collections.abc import Mapping
+import sys
+import time
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import IO, Any, Protocol
 
 import msgspec
 
 from scaling_study.errors import UserError, explain_os_error
-from scaling_study.spec import Config, Run, Study, TrainingRun, expand, run_id
+from scaling_study.recordfile import SCHEMA_VERSION, is_damaged
+from scaling_study.spec import Config, Run, Study, TableRequest, TrainingRun, expand, run_id
 
 PAPER, PAPER_STUDY = "paper/paper.pdf", "mini"
 SOURCES = ("measure", "cached")
@@ -121,6 +124,18 @@ class Plan:
         sweep = self.studies[wildcards.study].tables[wildcards.table].sweep
         return [self.records(wildcards.study, sweep)] if sweep else []
 
+    def table_definitions(self, wildcards: Wildcards) -> list[str]:
+        """The configuration files that a table of definitions alone is made of; none for one of records."""
+        return self._definitions_of([self.studies[wildcards.study].tables[wildcards.table]])
+
+    def paper_definitions(self) -> list[str]:
+        """The same for the tables that the paper writes anew."""
+        return self._definitions_of(self.studies[PAPER_STUDY].tables.values())
+
+    def _definitions_of(self, tables: Iterable[TableRequest]) -> list[str]:
+        alone = any(table.sweep is None for table in tables)
+        return [str(path) for path in self.config.definition_files()] if alone else []
+
     @property
     def has_paper(self) -> bool:
         """Whether the study that the paper reports is among the studies."""
@@ -150,6 +165,8 @@ class Plan:
         records = self.all_records()
         if self.cached:  # Snakemake takes a figure whose records are gone for a file that needs none
             self._require(records)
+        else:
+            self._set_damaged_aside(records)
         return [*records, *self.figures(), *self.tables(), *([PAPER] if self.has_paper else [])]
 
     def all_records(self) -> list[str]:
@@ -163,6 +180,14 @@ class Plan:
                     "there are no committed records", where=str(path), remedy="Measure and promote the study first."
                 )
 
+    def _set_damaged_aside(self, records: list[str]) -> None:
+        """Move damaged record files out of the way, so that they are gathered again."""
+        for path in (self.root / record for record in records):
+            if path.is_file() and is_damaged(path.read_bytes()):
+                aside = path.with_suffix(f".damaged-{time.time_ns()}")
+                path.rename(aside)
+                print(f"{path} is damaged; it is kept as {aside.name} and gathered again", file=sys.stderr)
+
     def data_of_sweep(self, wildcards: Wildcards) -> list[str]:
         """The token files that a sweep reads."""
         names = {run.protocol.data for run in self._runs(wildcards) if isinstance(run, TrainingRun)}
@@ -173,7 +198,7 @@ class Plan:
         return " ".join(run_id(run) for run in self._runs(wildcards))
 
     def definitions(self, wildcards: Wildcards) -> str:
-        """A digest of what the names of a sweep's runs mean: models, hardware, data. A change gathers it anew."""
+        """A digest of what a sweep's names mean: models, hardware, data, columns. A change gathers it anew."""
         runs = self._runs(wildcards)
         training = [run for run in runs if isinstance(run, TrainingRun)]
         named = [
@@ -181,7 +206,8 @@ class Plan:
             *(self.config.catalogue.hardware[name] for name in sorted({run.hardware for run in runs})),
             *(self.config.dataset(name) for name in sorted({run.protocol.data for run in training})),
         ]
-        return hashlib.sha256(msgspec.json.encode(named, order="sorted")).hexdigest()[:16]
+        content = msgspec.json.encode([SCHEMA_VERSION, *named], order="sorted")
+        return hashlib.sha256(content).hexdigest()[:16]
 
     def definition_of_data(self, wildcards: Wildcards) -> str:
         """A digest of a data set's definition."""

@@ -169,7 +169,6 @@ def test_version(run):
          "study paper: there is no sweep 'data-parallel'. Sweeps: collectives, data_parallel, "),
         (("runs", "mini", "--platform", "loacl"), "config/platforms: there is no loacl.yaml. Did you mean 'local'?"),
         (("prepare", "synthetik"), "config/data: there is no synthetik.yaml. Did you mean 'synthetic'?"),
-        (("prepare", "wikipedia-stackexchange"), "the data set 'wikipedia-stackexchange' has no preparation yet"),
         (("--config", "nowhere", "runs", "paper"),
          "nowhere/studies: there is no such folder. Start from the checkout, or give --config."),
         (("promote", "mini", "--platform", "nowhere"),

@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -81,6 +82,25 @@ def test_figures_and_tables_are_made_of_the_records_that_the_study_names(checkou
     assert plan.figure_records(wildcards(study="first", figure="hst-01")) == ["results/first/here/one.parquet"]
     assert plan.figure_records(wildcards(study="first", figure="hst-05")) == ["results/first/here/two.parquet"]
     assert plan.table_records(wildcards(study="first", table="layouts")) == ["results/first/here/two.parquet"]
+
+
+def test_a_table_of_definitions_is_made_of_the_files_that_hold_them(checkout):
+    study = checkout / "config" / "studies" / "first.yaml"
+    study.write_text(study.read_text().replace("{layouts: ", "{hst-table1: {}, layouts: "))
+    (checkout / "config" / "reported").mkdir()
+    (checkout / "config" / "reported" / "it.yaml").write_text("{title: t, source: s, tolerance: 0, rows: []}")
+    plan = Plan({"studies": "first"}, checkout)
+    alone, of_records = (wildcards(study="first", table=name) for name in ("hst-table1", "layouts"))
+    files = [checkout / "config" / name for name in ("hardware/cpu.yaml", "reported/it.yaml")]
+    assert plan.table_definitions(alone) == [str(path) for path in files]
+    assert plan.table_records(alone) == plan.table_definitions(of_records) == []
+
+
+def test_the_paper_depends_on_the_definitions_in_its_tables():
+    found = Plan({}, ROOT).paper_definitions()
+    assert {"config/hardware/v100.yaml", "config/reported/hst-table1.yaml"} <= {
+        str(Path(path).relative_to(ROOT)) for path in found
+    }
 
 
 def test_another_platform_has_its_own_records(checkout):

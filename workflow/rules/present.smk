@@ -19,6 +19,7 @@ rule figure:
 rule table:
     input:
         records=plan.table_records,
+        definitions=plan.table_definitions,
         code=plan.drawing_code(),
     output:
         update("figures/{study}/{table}.csv"),
@@ -36,6 +37,7 @@ if plan.has_paper:
             records=plan.paper_records(),
             figures=plan.paper_figures(),
             sources=plan.paper_sources(),
+            definitions=plan.paper_definitions(),
             code=plan.drawing_code(),
         output:
             "paper/paper.pdf",

@@ -31,6 +31,10 @@ class Range(msgspec.Struct, frozen=True):
             return math.log(value / self.low) / math.log(self.high / self.low)
         return (value - self.low) / (self.high - self.low)
 
+    def with_room(self, fraction: float) -> Range:
+        """The range begun earlier, so that what was its low end lies at this fraction."""
+        return Range(_six(self.value(-fraction / (1 - fraction))), self.high, self.log)
+
     def value(self, fraction: float) -> float:
         """The inverse of `fraction`."""
         if self.log:
@@ -77,12 +81,16 @@ def value_axis(column: str, title: str | None, span: Range, **options: Any) -> A
 
 
 def log_axis(column: str, title: str | None, span: Range, **options: Any) -> Axis:
-    """A decimal logarithmic axis with ticks at 1, 2 and 5, or at powers of ten alone where they are many."""
+    """A decimal logarithmic axis: ticks at 1, 2 and 5, at powers of ten alone where they are many, at more if few."""
+    inside = _ticks(span, (1, 2, 5) if span.high / span.low < 60 else (1,))
+    ticks = inside if len(inside) > 1 else _ticks(span, (1, 1.5, 2, 3, 5, 7))
+    return value_axis(column, title, span, **{"values": ticks, **options})
+
+
+def _ticks(span: Range, steps: Sequence[float]) -> list[float]:
     low, high = math.floor(math.log10(span.low)), math.ceil(math.log10(span.high))
-    steps = (1, 2, 5) if span.high / span.low < 60 else (1,)
     ticks = [step * 10.0**power for power in range(low, high + 1) for step in steps]
-    inside = [_six(tick) for tick in ticks if span.low <= tick <= span.high]
-    return value_axis(column, title, span, **{"values": inside, **options})
+    return [_six(tick) for tick in ticks if span.low <= tick <= span.high]
 
 
 def doubling_axis(column: str, values: pl.Series, title: str | None) -> Axis:
@@ -96,6 +104,25 @@ def doubling_axis(column: str, values: pl.Series, title: str | None) -> Axis:
         "grid": False,
     }
     return Axis(column=column, title=title, span=logarithmic(values, base=2, margin=1.3), options=options)
+
+
+def size_axis(column: str, values: pl.Series, title: str | None, *, room: float = 0) -> Axis:
+    """A doubling axis of sizes in bytes, labelled in binary units.
+
+    Args:
+        room: fraction of the axis left free before the smallest size, for names of lines.
+    """
+    axis = doubling_axis(column, values, title)
+    ticks = axis.options["values"]
+    names = ",".join(f"'{binary_size(tick)}'" for tick in ticks)
+    options = {**axis.options, "labelExpr": f"[{names}][indexof({ticks},datum.value)]"}
+    return msgspec.structs.replace(axis, span=axis.span.with_room(room), options=options)
+
+
+def binary_size(size_bytes: int) -> str:
+    """A size in the largest binary unit of which it has at least one: `64 KiB`."""
+    power = min(int(math.log2(size_bytes)) // 10, 4) if size_bytes else 0
+    return f"{size_bytes / 1024**power:.4g} {('B', 'KiB', 'MiB', 'GiB', 'TiB')[power]}"
 
 
 def row_axis(column: str, labels: Sequence[str], title: str | None) -> Axis:

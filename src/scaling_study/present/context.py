@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from scaling_study.errors import UserError
-from scaling_study.spec import FigureRequest, Hardware, Study
+from scaling_study.spec import Catalogue, FigureRequest, Study
 
 
 class FigureContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,7 +19,9 @@ class FigureContext(msgspec.Struct, frozen=True, kw_only=True):
         figure: id of the figure or table, such as `hst-04`.
         hardware_title: of the hardware drawn, several joined by "; ".
         device: what a rank is called in labels: `rank` on a CPU, `GPU` elsewhere.
+        shown: which part of the sweep's records is drawn, in words such as `A100`; empty where all of them are.
         assumptions: what the source leaves open and the sweep or the hardware decides.
+        parameters: of each model of the catalogue, by name.
     """
 
     study: str
@@ -29,16 +31,23 @@ class FigureContext(msgspec.Struct, frozen=True, kw_only=True):
     figure: str
     hardware_title: str
     device: str = "GPU"
+    shown: tuple[str, ...] = ()
     assumptions: tuple[str, ...] = ()
+    parameters: Mapping[str, int] = {}
 
     @property
     def devices(self) -> str:
         """Plural of `device`."""
         return f"{self.device}s"
 
+    def title_of(self, title: str) -> str:
+        """A title that says which part of a sweep is drawn, unless it does so already."""
+        missing = [words for words in self.shown if words.lower() not in title.lower()]
+        return f"{title}: {', '.join(missing)}" if missing else title
+
 
 def context_for(
-    study: Study, name: str, request: FigureRequest, hardware: Mapping[str, Hardware], drawn: list[str]
+    study: Study, name: str, request: FigureRequest, catalogue: Catalogue, drawn: list[str]
 ) -> FigureContext:
     """The context of one figure or table.
 
@@ -46,17 +55,17 @@ def context_for(
         study: the study that asks for it.
         name: id of the figure or table.
         request: its entry in the study.
-        hardware: the catalogue's hardware by name.
+        catalogue: the hardware and the models that records may name.
         drawn: names of the hardware among the records.
 
     Raises:
         UserError: the records name hardware that the catalogue does not have.
     """
-    if unknown := sorted(set(drawn) - set(hardware)):
+    if unknown := sorted(set(drawn) - set(catalogue.hardware)):
         raise UserError(
             f"records of unknown hardware {', '.join(unknown)}", where=name, remedy="Add it to config/hardware."
         )
-    parts = [hardware[one] for one in drawn]
+    parts = [catalogue.hardware[one] for one in drawn]
     sweep = study.sweeps[request.sweep]
     return FigureContext(
         study=study.name,
@@ -66,5 +75,15 @@ def context_for(
         figure=name,
         hardware_title="; ".join(part.title for part in parts),
         device="GPU" if any(part.part for part in parts) else "rank",
+        shown=tuple(_in_words(column, value) for column, value in request.where.items()),
         assumptions=(*sweep.assumptions, *(line for part in parts for line in part.assumptions)),
+        parameters={model: definition.parameters for model, definition in catalogue.models.items()},
     )
+
+
+def _in_words(column: str, value: str | int) -> str:
+    """One condition of a figure on its records, as a title says it."""
+    if column == "hardware":
+        return str(value).upper()
+    text = str(value).replace("_", "-")
+    return text if isinstance(value, str) else f"{column.replace('_', ' ')} {text}"

@@ -12,7 +12,7 @@ import msgspec
 import polars as pl
 
 from scaling_study.present import theme
-from scaling_study.present.axes import Axis
+from scaling_study.present.axes import Axis, from_zero, value_axis
 from scaling_study.present.context import FigureContext
 from scaling_study.present.rows import (
     caption,
@@ -127,6 +127,8 @@ def crosses(
     beside: pl.DataFrame | None = None,
     color: str = theme.GREY,
     label: bool = True,
+    said: str = "",
+    aside: float = 0,
 ) -> list[alt.Chart]:
     """A cross for every run that left no numbers, on the panel's edge that is farther from the marks beside it.
 
@@ -134,6 +136,8 @@ def crosses(
         columns: what else than `y.column` is drawn on the axis.
         beside: every record drawn in the panel, if more than `frame`.
         label: whether the outcome stands beside the cross; a crowded panel leaves that to its neighbours.
+        said: a column of what stands beside a cross in place of the outcome, where it is that of several lines.
+        aside: points to the right of its place, by which crosses of several lines keep apart.
     """
     layers = []
     others = frame if beside is None else beside
@@ -141,31 +145,35 @@ def crosses(
         near = others.filter(pl.col(x.column) == ended[x.column])
         places = [y.span.fraction(v) for name in (y.column, *columns) for v in near[name].drop_nulls()]
         high = bool(places) and min(places) < 1 - max(places)
-        row = pl.DataFrame({x.column: [ended[x.column]], "words": [outcome_words(ended["outcome"])]})
+        beside_it = ended[said] if said else outcome_words(ended["outcome"])
+        row = pl.DataFrame({x.column: [ended[x.column]], "words": [beside_it]})
         base = chart(row, x.column, "words").encode(x=x.x(), y=alt.value(5 if high else box.height - 5))
-        layers.append(cross(base, color))
+        moved: dict[str, Any] = {"xOffset": aside} if aside else {}
+        layers.append(cross(base, color, **moved))
         if label:
             side: dict[str, Any] = {"align": "right", "dx": -6} if high else {"align": "left", "dx": 6}
-            text = base.mark_text(angle=270, color=color, fontStyle="italic", fontSize=theme.NOTE_SIZE - 0.5, **side)
+            text = base.mark_text(
+                angle=270, color=color, fontStyle="italic", fontSize=theme.NOTE_SIZE - 0.5, **side, **moved
+            )
             layers.append(text.encode(text="words:N"))
     return layers
 
 
-def cross(base: alt.Chart, color: str = theme.GREY) -> alt.Chart:
+def cross(base: alt.Chart, color: str = theme.GREY, **moved: Any) -> alt.Chart:
     """The mark of a run that left no numbers."""
-    mark: alt.Chart = base.mark_point(shape=theme.CROSS, size=24, stroke=color, strokeWidth=1.2, opacity=1)
+    mark: alt.Chart = base.mark_point(shape=theme.CROSS, size=24, stroke=color, strokeWidth=1.2, opacity=1, **moved)
     return mark
 
 
-def crossed_rows(frame: pl.DataFrame, y: Axis) -> list[alt.Chart]:
-    """The same where runs are rows: the cross at the left end of its row, the outcome beside it."""
+def crossed_rows(frame: pl.DataFrame, y: Axis, *, label: bool = True) -> list[alt.Chart]:
+    """The same where runs are rows: the cross at the left end of its row, the outcome beside it, if `label`."""
     ended = frame.filter(pl.col("outcome") != Outcome.OK).unique([y.column, "outcome"]).sort(y.column, "outcome")
     if ended.is_empty():
         return []
     ended = ended.with_columns(words=pl.Series([outcome_words(one) for one in ended["outcome"]], dtype=pl.String))
     base = chart(ended, y.column, "words").encode(y=y.y(), x=alt.value(6))
-    label = base.mark_text(align="left", dx=6, color=theme.GREY, fontStyle="italic")
-    return [cross(base), label.encode(text="words:N")]
+    said = base.mark_text(align="left", dx=6, color=theme.GREY, fontStyle="italic").encode(text="words:N")
+    return [cross(base), *([said] if label else [])]
 
 
 def last(frame: pl.DataFrame, x: str, metric: str) -> list[float]:
@@ -174,16 +182,21 @@ def last(frame: pl.DataFrame, x: str, metric: str) -> list[float]:
     return rows.head(1)[metric].to_list()
 
 
-def end_labels(ends: Sequence[tuple[str, float, str]], y: Axis, box: Box) -> list[alt.Chart]:
+def end_labels(
+    ends: Sequence[tuple[str, float, str]], y: Axis, box: Box, *, before: float | None = None
+) -> list[alt.Chart]:
     """Names of lines at the right edge, each beside its last value, none on another.
 
     Args:
         ends: text, value on the axis, and colour of each.
         y: the axis of the values.
+        before: where the names end, in points from the left, if they stand before the lines and not after them.
     """
+    style = {"align": "left" if before is None else "right"}
+    at = box.width + 4 if before is None else before
     places = apart([y.span.fraction(value) for _, value, _ in ends], (NOTE_SIZE + 1) / box.height)
     return [
-        words(text, (box.width + 4, round(box.height * (1 - place), 2)), color=color)
+        words(text, (at, round(box.height * (1 - place), 2)), color=color, **style)
         for (text, _, color), place in zip(ends, places, strict=True)
     ]
 
@@ -220,6 +233,34 @@ def name_beside(text: str, at: tuple[float, float], marked: Sequence[tuple[float
     return words(text, (round(at[0] + dx, 2), round(at[1] + dy, 2)), align=align)
 
 
+def names_along(
+    frame: pl.DataFrame, x: Axis, y: Axis, names: str, color: str, *, below: bool = False
+) -> list[alt.Chart]:
+    """A short name beside every mark of a line, on the side where the line does not pass.
+
+    Where marks of several provenances share a place, the preferred one is named, beyond all of them.
+
+    Args:
+        names: column of the names.
+        below: whether names stand under the line, which leaves the room above to another.
+    """
+    reach = pl.col(y.column).min() if below else pl.col(y.column).max()
+    marked = known(frame, x.column, y.column).sort(x.column, "provenance")
+    marked = marked.with_columns(reach=reach.over(x.column)).unique(x.column, keep="first", maintain_order=True)
+    heights = [y.span.fraction(value) * (-1 if below else 1) for value in marked["reach"]]
+    layers = []
+    for index, row in enumerate(marked.iter_slices(1)):
+        before = index > 0 and heights[index - 1] > heights[index]
+        after = index + 1 < len(heights) and heights[index + 1] > heights[index]
+        style: dict[str, Any] = {"align": "center", "dx": 0}
+        if before != after:
+            style = {"align": "left", "dx": 3} if before else {"align": "right", "dx": -3}
+        style["dy"] = 8 if (before and after) != below else -7
+        base = chart(row, x.column, "reach", names).encode(x=x.x(), y=y.y("reach"), text=f"{names}:N")
+        layers.append(base.mark_text(color=color, **style))
+    return layers
+
+
 def panel(layers: Sequence[alt.Chart], title: str, box: Box) -> alt.LayerChart:
     """Layers as one panel; its title is a text, since Vega puts a title above the labels of the axis, unevenly."""
     heading = words(title, (0, -7), color=theme.INK, fontSize=theme.PANEL_TITLE_SIZE, fontWeight=600, baseline="bottom")
@@ -231,6 +272,42 @@ def metric_panel(layers: Sequence[alt.Chart], frame: pl.DataFrame, metric: str, 
     if known(frame, metric).is_empty():
         return empty_panel(title, why_null(frame, metric) or "no run ended well", box)
     return panel(layers, title, box)
+
+
+def series(
+    frame: pl.DataFrame,
+    x: Axis,
+    y: Axis,
+    title: str,
+    color: str,
+    box: Box,
+    *,
+    source: str | None = None,
+    extra: Sequence[alt.Chart] = (),
+) -> alt.LayerChart:
+    """The panel of one metric along x: its marks, joined, and its crosses.
+
+    Args:
+        source: the recorded metric, where the axis shows a multiple of it.
+        extra: layers on top.
+    """
+    layers = [*marks(frame, x, y, color), *crosses(frame, x, y, box), *extra]
+    return metric_panel(layers, frame, source or y.column, title, box)
+
+
+def utilisation(frame: pl.DataFrame, context: FigureContext) -> tuple[str, Axis]:
+    """The name of a panel of utilisation and its axis: MFU, or the rate it is made of where no record has an MFU."""
+    if not without_mfu(frame):
+        return "Utilisation", value_axis("mfu", "MFU", from_zero(frame["mfu"]), format="~%")
+    title, span = f"TFLOPS per {context.device}", from_zero(frame["tflops_per_gpu"])
+    return "Floating-point rate", value_axis("tflops_per_gpu", title, span, format=",f")
+
+
+def without_mfu(frame: pl.DataFrame) -> str:
+    """Why `utilisation` shows the floating-point rate, as a sentence; empty where it does not."""
+    if known(frame, "mfu").is_empty() and not known(frame, "tflops_per_gpu").is_empty():
+        return f"No MFU: {why_null(frame, 'mfu')}."
+    return ""
 
 
 def empty_panel(title: str, reason: str, box: Box) -> alt.LayerChart:
@@ -284,7 +361,7 @@ def finished(
     lead = f"{context.sweep_title}. {note}".strip()
     sentences = [lead, *caption(records, context), *gaps(records, metrics)]
     heading = alt.TitleParams(
-        wrapped(title, width, theme.TITLE_SIZE),
+        wrapped(context.title_of(title), width, theme.TITLE_SIZE),
         subtitle=[line for sentence in sentences for line in wrapped(sentence, width)],
     )
     return body.properties(title=heading, usermeta=user_metadata(records, context, claims))

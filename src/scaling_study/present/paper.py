@@ -13,7 +13,7 @@ from scaling_study.errors import UserError, write_atomically
 from scaling_study.present import theme
 from scaling_study.present.numbers import as_json, paper_numbers
 from scaling_study.present.tables import make_table, write_table
-from scaling_study.spec import Hardware, Study
+from scaling_study.spec import Catalogue, Study
 
 SOURCE = "paper.typ"
 BUILD = "build"
@@ -22,7 +22,7 @@ BUILD = "build"
 def build_paper(
     study: Study,
     frames: Mapping[str, pl.DataFrame],
-    hardware: Mapping[str, Hardware],
+    catalogue: Catalogue,
     figures_folder: Path,
     paper_folder: Path,
     output: Path,
@@ -32,7 +32,7 @@ def build_paper(
     Args:
         study: the study that the paper is about.
         frames: records by the name of their sweep.
-        hardware: the catalogue's, by name.
+        catalogue: the hardware, and what sources print of it.
         figures_folder: where the study's figures are, as SVG.
         paper_folder: where the Typst sources are; `build/` in it is written.
         output: the PDF.
@@ -48,7 +48,7 @@ def build_paper(
     write_atomically(paper_folder / BUILD / "numbers.json", as_json(paper_numbers(study, frames)))
     for name, request in sorted(study.tables.items()):
         records = frames[request.sweep] if request.sweep else None
-        write_table(make_table(study, name, records, hardware), paper_folder / BUILD, name)
+        write_table(make_table(study, name, records, catalogue), paper_folder / BUILD, name)
     write_atomically(output, compile_pdf(study, figures_folder.resolve(), paper_folder.resolve()))
     return output
 
@@ -111,6 +111,6 @@ def explain_typst_error(message: str, diagnostic: str, paper_folder: Path) -> Us
         return UserError(
             f"the text uses the number {missing.group(1)!r}, which the records do not give",
             where=where,
-            remedy="Measure what it needs, or take it out of the text; present/numbers.py computes them.",
+            remedy="Measure what it needs, or take it out of the text; present/numbers computes them.",
         )
     return UserError(f"the paper does not compile: {message.strip()}", where=where, remedy="Mend the source.")

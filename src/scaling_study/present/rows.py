@@ -15,7 +15,7 @@ import polars as pl
 
 from scaling_study.errors import UserError
 from scaling_study.present.context import FigureContext
-from scaling_study.present.theme import MARKS
+from scaling_study.present.theme import MARKS, MINUS_SIGN, TIMES_SIGN
 from scaling_study.records import best_layouts, reason_for
 from scaling_study.records.schema import LAYOUT
 from scaling_study.spec import Outcome, Provenance
@@ -23,12 +23,18 @@ from scaling_study.spec import Outcome, Provenance
 SIGNIFICANT_DIGITS = 6
 #: Altair refuses 5,000 rows; a figure of the study needs some tens.
 ROW_BUDGET = 4_999
+#: What tells one workload at one scale from another, whatever the layout: a group of which the fastest layout stands.
+ACROSS_LAYOUTS = tuple(name for name in LAYOUT if name not in ("dp", "tp", "pp"))
 
 
-def chosen(records: pl.DataFrame) -> pl.DataFrame:
-    """One row a layout and provenance: its fastest `ok` record, or one that says how it ended where none is ok."""
-    group = ["provenance", *LAYOUT]
-    best = best_layouts(records)
+def chosen(records: pl.DataFrame, by: Sequence[str] = LAYOUT) -> pl.DataFrame:
+    """One row a layout and provenance: its fastest `ok` record, or one that says how it ended where none is ok.
+
+    Args:
+        by: the columns of a group, if not those of a layout.
+    """
+    group = ["provenance", *by]
+    best = best_layouts(records, by)
     ended = records.filter(pl.col("outcome") != Outcome.OK).join(
         best.select(group), on=group, how="anti", nulls_equal=True
     )
@@ -44,7 +50,7 @@ def selected(records: pl.DataFrame, where: Mapping[str, str | int]) -> pl.DataFr
     """
     if unknown := sorted(set(where) - set(records.columns)):
         raise UserError(f"records have no column {unknown[0]!r}", where="where of a figure", remedy="Mend the study.")
-    return records.filter(pl.col(name) == value for name, value in where.items())
+    return records.filter(*(pl.col(name) == value for name, value in where.items())) if where else records
 
 
 def rounded(frame: pl.DataFrame) -> pl.DataFrame:
@@ -76,6 +82,14 @@ def with_spread(frame: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+def with_bandwidth_spread(frame: pl.DataFrame) -> pl.DataFrame:
+    """Adds `bus_bandwidth_low` and `_high`: the bandwidth of a call as long as the 95th and the 5th percentile."""
+    carried = pl.col("bus_bandwidth_gb_per_s") * pl.col("call_s")
+    return frame.with_columns(
+        bus_bandwidth_low=carried / pl.col("call_s_p95"), bus_bandwidth_high=carried / pl.col("call_s_p05")
+    )
+
+
 def with_ideal(frame: pl.DataFrame) -> pl.DataFrame:
     """Adds `ideal_words_per_second`: in proportion to GPUs from the smallest scale that is ok, per provenance."""
     smallest = (
@@ -88,10 +102,52 @@ def with_ideal(frame: pl.DataFrame) -> pl.DataFrame:
     return joined.with_columns(ideal_words_per_second=pl.col("rate") * pl.col("gpus")).drop("rate")
 
 
+def with_parameters(frame: pl.DataFrame, context: FigureContext) -> pl.DataFrame:
+    """Adds `parameters`, those of each record's model.
+
+    Raises:
+        UserError: the catalogue does not have a model.
+    """
+    if unknown := sorted(set(frame["model"]) - set(context.parameters)):
+        raise UserError(
+            f"records of unknown model {unknown[0]}", where=context.figure, remedy="Add it to config/models."
+        )
+    sizes = pl.col("model").replace_strict(dict(context.parameters), return_dtype=pl.Int64)
+    return frame.with_columns(parameters=sizes)
+
+
+def with_layout(frame: pl.DataFrame) -> pl.DataFrame:
+    """Adds `layout`: its degrees of tensor and pipeline parallelism, as `2x4` with the sign of a product."""
+    return frame.with_columns(layout=pl.format(f"{{}}{TIMES_SIGN}{{}}", "tp", "pp"))
+
+
+def preference(frame: pl.DataFrame) -> str:
+    """Whose layouts are named, in words, where a frame has several provenances: ` (● where both stand)`."""
+    found = provenances(frame)
+    return f" ({MARKS[found[0]].glyph} where both stand)" if len(found) > 1 else ""
+
+
+def change(values: pl.Series) -> str:
+    """By how much the last value differs from the first, as `+10%`; empty where not both are known."""
+    found = values.to_list()
+    if len(found) < 2 or not found[0] or found[-1] is None:
+        return ""
+    return f"{found[-1] / found[0] - 1:+.0%}".replace("-", MINUS_SIGN)
+
+
 def kept_iterations(frame: pl.DataFrame) -> str:
     """Over how many iterations the records' spread is taken, `8` or `8 to 50`."""
-    kept = (frame["iterations"] - frame["discard"]).drop_nulls().unique().sort().to_list()
-    return " to ".join(str(count) for count in (kept[:1] if len(kept) < 2 else [kept[0], kept[-1]])) or "the"
+    return _counts(frame["iterations"] - frame["discard"])
+
+
+def timed_calls(frame: pl.DataFrame) -> str:
+    """Over how many calls of a collective the records' spread is taken, likewise."""
+    return _counts(frame["repeats"])
+
+
+def _counts(column: pl.Series) -> str:
+    found = column.drop_nulls().unique().sort().to_list()
+    return " to ".join(str(count) for count in (found[:1] if len(found) < 2 else [found[0], found[-1]])) or "the"
 
 
 def rank_correlations(frame: pl.DataFrame) -> dict[Provenance, float]:

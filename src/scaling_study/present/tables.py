@@ -1,4 +1,4 @@
-"""Tables: records into CSV, each row with the run and the provenance that its cells come from."""
+"""Tables: records or definitions into CSV, each row with the run or the source and the provenance of its cells."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import polars as pl
 
 from scaling_study.errors import UserError, write_atomically
 from scaling_study.present.rows import chosen
-from scaling_study.spec import Hardware, Study
+from scaling_study.spec import Catalogue, Hardware, Precision, Provenance, ReportedRow, ReportedTable, Sourced, Study
 
 SIGNIFICANT_DIGITS = 4
 METRICS = (
@@ -23,6 +23,19 @@ METRICS = (
     "mfu",
     "peak_memory_gib",
 )
+COMPARISON = {
+    "quantity": pl.String,
+    "unit": pl.String,
+    "hardware": pl.String,
+    "value": pl.Float64,
+    "source": pl.String,
+    "printed": pl.Float64,
+    "printed_source": pl.String,
+    "difference": pl.Float64,
+    "verdict": pl.String,
+    "note": pl.String,
+    "provenance": pl.String,
+}
 LAYOUT_COLUMNS = ("model", "hardware", "gpus", "tp", "pp", "dp", "micro_batch", "outcome", *METRICS)
 
 
@@ -48,29 +61,85 @@ def _reason(row: Mapping[str, Any]) -> str:
     return "; ".join(f"{name}: {reasons.get(name, 'not recorded')}" for name in METRICS if row[name] is None)
 
 
+def hardware_table(catalogue: Catalogue) -> pl.DataFrame:
+    """HST table 1: what it prints of each part beside our own numbers, one row a quantity and part.
+
+    Returns:
+        `difference`: our value over the printed one, less 1; `verdict`: `agrees` within the table's tolerance,
+        `differs`, `taken from it` where the source of our value is that very table, or `no value of ours`.
+
+    Raises:
+        UserError: the table is not in the configuration, or it names hardware that is not there.
+    """
+    name = "hst-table1"
+    if name not in catalogue.reported:
+        raise UserError("there is no such file", where=f"config/reported/{name}.yaml", remedy="Restore it.")
+    table = catalogue.reported[name]
+    cells = [_compared(table, row, part, catalogue.hardware) for row in table.rows for part in row.printed]
+    return pl.DataFrame(cells, schema=COMPARISON).with_columns(pl.col("difference").round_sig_figs(SIGNIFICANT_DIGITS))
+
+
+def _compared(table: ReportedTable, row: ReportedRow, part: str, known: Mapping[str, Hardware]) -> dict[str, Any]:
+    if part not in known:
+        where = f"config/reported/{table.name}.yaml"
+        raise UserError(f"unknown hardware {part!r}", where=where, remedy=f"Known: {', '.join(known)}.")
+    ours, printed = _ours(known[part], row.field), row.printed[part]
+    source = known[part].sources[ours.source] if ours else None
+    difference = ours.value / printed - 1 if ours else None
+    return {
+        "quantity": row.quantity,
+        "unit": row.unit,
+        "hardware": part,
+        "value": ours.value if ours else None,
+        "source": source,
+        "printed": printed,
+        "printed_source": table.source,
+        "difference": difference,
+        "verdict": _verdict(difference, table.tolerance, taken=source == table.source),
+        "note": row.notes.get(part),
+        "provenance": Provenance.REPORTED.value,
+    }
+
+
+def _ours(hardware: Hardware, field: str) -> Sourced | None:
+    value = getattr(hardware, field)
+    if isinstance(value, dict):
+        value = value.get(Precision.BF16) or value.get(Precision.FP16)
+    assert value is None or isinstance(value, Sourced)
+    return value
+
+
+def _verdict(difference: float | None, tolerance: float, *, taken: bool) -> str:
+    if difference is None:
+        return "no value of ours"
+    if taken:
+        return "taken from it"
+    return "agrees" if abs(difference) <= tolerance else "differs"
+
+
 #: From the name of a table to the function that makes it, of a sweep's records.
 OF_RECORDS: dict[str, Callable[[pl.DataFrame], pl.DataFrame]] = {"layouts": layouts}
 #: The same for tables of definitions alone.
-OF_HARDWARE: dict[str, Callable[[Mapping[str, Hardware]], pl.DataFrame]] = {}
+OF_DEFINITIONS: dict[str, Callable[[Catalogue], pl.DataFrame]] = {"hst-table1": hardware_table}
 
 
-def make_table(study: Study, name: str, records: pl.DataFrame | None, hardware: Mapping[str, Hardware]) -> pl.DataFrame:
+def make_table(study: Study, name: str, records: pl.DataFrame | None, catalogue: Catalogue) -> pl.DataFrame:
     """One table of a study.
 
     Args:
         study: that has it.
         name: its id.
         records: of its sweep; None where it has none.
-        hardware: the catalogue's, by name.
+        catalogue: the hardware, and what sources print of it.
 
     Raises:
         UserError: the study has no such table, no function makes it, or it lacks its records.
     """
     sweep = study.table(name).sweep
-    if name in OF_HARDWARE:
-        return OF_HARDWARE[name](hardware)
+    if name in OF_DEFINITIONS:
+        return OF_DEFINITIONS[name](catalogue)
     if name not in OF_RECORDS:
-        known = ", ".join([*OF_RECORDS, *OF_HARDWARE])
+        known = ", ".join([*OF_RECORDS, *OF_DEFINITIONS])
         raise UserError(f"no function makes {name!r}", where="tables", remedy=f"Known: {known}.")
     if records is None or records.is_empty():
         raise UserError(f"{name} needs records of the sweep {sweep!r}", where="tables", remedy="Give its record file.")

@@ -29,6 +29,9 @@ PAGE_WIDTH = 504
 TITLE_SIZE, PANEL_TITLE_SIZE, TEXT_SIZE, NOTE_SIZE = 9.5, 8, 7.5, 7
 
 BLUE, VERMILLION, GREEN, ORANGE, PURPLE = "#0072B2", "#D55E00", "#009E73", "#B87A00", "#A8558A"
+#: Stops from the least to the most of a quantity: the darker part of viridis, whose lightness falls steadily, so that
+#: the order is seen in grey print and by colour-blind readers, and whose lightest colour can still be read as text.
+RAMP = ("#27AD81", "#1F958B", "#277F8E", "#31668E", "#3E4A89", "#472D7B", "#440154")
 INK, GREY, FAINT, GRID, PAPER = "#222222", "#666666", "#9A9A9A", "#E7E7E7", "#F6F6F4"
 
 
@@ -103,6 +106,20 @@ def config() -> dict[str, Any]:
         "line": {"strokeWidth": 1.3},
         "point": {"size": 17, "strokeWidth": 1.1},
     }
+
+
+def ramp(count: int) -> list[str]:
+    """As many colours, evenly spaced along `RAMP`; a single one is its middle."""
+    last = len(RAMP) - 1
+    places = [last * index / (count - 1) for index in range(count)] if count > 1 else [last / 2] * count
+    return [_between(place) for place in places]
+
+
+def _between(place: float) -> str:
+    before = min(int(place), len(RAMP) - 2)
+    pair = [[int(stop[at : at + 2], 16) for at in (1, 3, 5)] for stop in RAMP[before : before + 2]]
+    mixed = [round(low + (high - low) * (place - before)) for low, high in zip(*pair, strict=True)]
+    return "#" + "".join(f"{part:02X}" for part in mixed)
 
 
 @cache

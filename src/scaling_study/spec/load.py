@@ -16,6 +16,7 @@ from scaling_study.spec.explain import explain_validation_error
 from scaling_study.spec.hardware import Hardware
 from scaling_study.spec.models import Model
 from scaling_study.spec.platforms import Platform
+from scaling_study.spec.reported import ReportedTable
 from scaling_study.spec.studies import Catalogue, Study
 
 T = TypeVar("T")
@@ -60,7 +61,7 @@ for _tag, (_pattern, _first) in _RESOLVED_ANEW.items():
 
 
 class Config:
-    """The configuration folder, read lazily: studies, platforms, models, hardware, data sets."""
+    """The configuration folder, read lazily: studies, platforms, models, hardware, data sets, tables of sources."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -91,10 +92,18 @@ class Config:
 
     @property
     def catalogue(self) -> Catalogue:
-        """Every model and every hardware of the folder."""
+        """Every model, every hardware and every table of a source in the folder."""
         if self._catalogue is None:
-            self._catalogue = Catalogue(models=self._all("models", Model), hardware=self._all("hardware", Hardware))
+            self._catalogue = Catalogue(
+                models=self._all("models", Model),
+                hardware=self._all("hardware", Hardware),
+                reported=self._all("reported", ReportedTable),
+            )
         return self._catalogue
+
+    def definition_files(self) -> list[Path]:
+        """The files that a table of definitions alone is made of: those of hardware and of what sources print."""
+        return [self._path(folder, name) for folder in ("hardware", "reported") for name in self._names(folder)]
 
     def _path(self, folder: str, name: str) -> Path:
         return self.root / folder / f"{name}.yaml"

@@ -20,6 +20,7 @@ from scaling_study.errors import UserError
 from scaling_study.spec.explain import explain_validation_error
 from scaling_study.spec.hardware import Hardware
 from scaling_study.spec.models import Model
+from scaling_study.spec.reported import ReportedTable
 from scaling_study.spec.runs import CollectiveRun, Run, TrainingRun, run_id, violations
 
 SweepKind = Annotated[str, Meta(pattern="^(training|collective)$")]
@@ -127,10 +128,11 @@ def _request(study: Study, what: str, name: str, requests: Mapping[str, T]) -> T
 
 
 class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
-    """The models and the hardware that runs may name."""
+    """The models and the hardware that runs may name, and the tables that sources print of them."""
 
     models: Mapping[str, Model]
     hardware: Mapping[str, Hardware]
+    reported: Mapping[str, ReportedTable] = {}
 
 
 def expand(study: Study, sweep_name: str, catalogue: Catalogue) -> list[Run]:

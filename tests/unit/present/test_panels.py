@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import altair as alt
+import polars as pl
 import pytest
 
 from scaling_study.present import panels, theme
@@ -68,6 +69,20 @@ def test_labels_keep_apart_and_stay_inside() -> None:
     assert panels.apart([], 0.1) == []
 
 
+def test_names_may_stand_before_the_lines() -> None:
+    y = value_axis("iteration_s", "s", Range(0, 1))
+    after, before = (of(*panels.end_labels([("a", 0.5, theme.BLUE)], y, BOX, **k))[0] for k in ({}, {"before": 12}))
+    assert (after.mark["align"], after.encoding["x"]["value"]) == ("left", 104)
+    assert (before.mark["align"], before.encoding["x"]["value"]) == ("right", 12)
+    assert before.encoding["y"] == after.encoding["y"] == {"value": 40.0}
+
+
+def test_a_cross_of_several_lines_names_them() -> None:
+    ended = pl.DataFrame({"gpus": [32], "provenance": ["measured"], "outcome": ["timeout"], "why": ["a, b: timeout"]})
+    cross = of(*panels.crosses(ended, X, y_axis(), BOX, beside=FRAME, said="why"))[0]
+    assert cross.rows[0]["words"] == "a, b: timeout"
+
+
 def test_a_name_moves_to_the_free_side() -> None:
     def side(*others: tuple[float, float], at: tuple[float, float] = (50, 40)) -> str:
         return of(panels.name_beside("1 x 1", at, [at, *others], BOX))[0].mark["align"]
@@ -102,3 +117,36 @@ def test_the_last_value_is_that_of_the_preferred_provenance() -> None:
     assert panels.last(FRAME, "gpus", "iteration_s") == [1.5]
     assert panels.last(FRAME.filter(FRAME["gpus"] == 8), "gpus", "iteration_s") == [1.0]
     assert panels.last(made.mini_data_parallel(), "gpus", "mfu") == []
+
+
+@pytest.mark.parametrize(
+    ("heights", "below", "places"),
+    [
+        ((3, 2, 1), False, [("center", -7), ("left", -7), ("left", -7)]),
+        ((1, 2, 3), False, [("right", -7), ("right", -7), ("center", -7)]),
+        ((2, 1, 2), False, [("center", 8)]),
+        ((3, 2, 1), True, [("right", 8), ("right", 8), ("center", 8)]),
+        ((1, 2, 1), True, [("center", -7)]),
+    ],
+)
+def test_a_name_stands_where_the_line_does_not_pass(
+    heights: tuple[float, ...], below: bool, places: list[tuple[str, int]]
+) -> None:
+    rows = [made.paper_row(dp=8 * 2**n, iteration_s=float(height)) for n, height in enumerate(heights)]
+    frame = made.frame(*rows).with_columns(name=pl.lit("a"))
+    drawn = of(*panels.names_along(frame, X, y_axis(), "name", theme.BLUE, below=below))
+    found = [(layer.mark["align"], layer.mark["dy"]) for layer in drawn]
+    assert (found if len(places) == 3 else found[1:2]) == places
+
+
+def test_a_name_stands_beyond_the_marks_of_every_provenance() -> None:
+    drawn = of(*panels.names_along(FRAME.with_columns(name="provenance"), X, y_axis(), "name", theme.BLUE))
+    assert [(layer.rows[0]["name"], layer.rows[0]["reach"]) for layer in drawn] == [
+        ("measured", 1.2),
+        ("measured", 1.5),
+    ]
+
+
+def test_crosses_move_aside() -> None:
+    cross, label = of(*panels.crosses(FRAME, X, y_axis(), BOX, aside=4))
+    assert cross.mark["xOffset"] == label.mark["xOffset"] == 4

@@ -6,18 +6,21 @@ import re
 import shutil
 from pathlib import Path
 
+import polars as pl
 import pytest
+from msgspec import structs
 
 from scaling_study.errors import UserError
 from scaling_study.present import numbers as numbers_module
 from scaling_study.present.paper import build_paper, explain_typst_error
-from scaling_study.spec import Config
+from scaling_study.spec import Catalogue, Config
 from tests.unit.present import synthetic as made
 
 ROOT = Path(__file__).parents[3]
 CONFIG = Config(ROOT / "config")
-STUDY, HARDWARE = CONFIG.study("mini"), CONFIG.catalogue.hardware
-FRAMES = {"data_parallel": made.mini_data_parallel(), "model_parallel": made.mini_model_parallel()}
+STUDY, CATALOGUE = CONFIG.study("mini"), CONFIG.catalogue
+FRAMES = made.mini_frames()
+TEXT = (ROOT / "paper" / "paper.typ").read_text(encoding="utf-8")
 DRAWING = (
     '<svg xmlns="http://www.w3.org/2000/svg" width="40" height="20"><text font-family="Source Sans Pro">a</text></svg>'
 )
@@ -37,28 +40,40 @@ def sources(tmp_path: Path) -> Path:
     return folder
 
 
-def build(sources: Path, frames: dict = FRAMES) -> Path:
-    return build_paper(STUDY, frames, HARDWARE, sources.parent / "figures", sources, sources / "paper.pdf")
+def build(sources: Path, frames: dict = FRAMES, catalogue: Catalogue = CATALOGUE) -> Path:
+    return build_paper(STUDY, frames, catalogue, sources.parent / "figures", sources, sources / "paper.pdf")
 
 
-def test_the_paper_builds_with_numbers_and_table(sources: Path) -> None:
+def test_the_paper_builds_with_numbers_and_tables(sources: Path) -> None:
     assert build(sources).read_bytes().startswith(b"%PDF")
-    assert sorted(path.name for path in (sources / "build").iterdir()) == ["layouts.csv", "numbers.json"]
+    assert sorted(path.name for path in (sources / "build").iterdir()) == [
+        "hst-table1.csv",
+        "layouts.csv",
+        "numbers.json",
+    ]
 
 
 def test_the_same_records_give_the_same_pdf(sources: Path) -> None:
     assert build(sources).read_bytes() == build(sources).read_bytes()
 
 
-def test_the_text_uses_only_numbers_that_exist() -> None:
-    used = set(re.findall(r'num\("([^"]+)"\)', (ROOT / "paper" / "paper.typ").read_text(encoding="utf-8")))
-    assert len(used) > 40
-    assert used <= set(numbers_module.paper_numbers(STUDY, FRAMES))
+def test_the_text_uses_every_number_and_no_other() -> None:
+    used = set(re.findall(r'num\("([^"]+)"\)', TEXT))
+    given = {name for name in numbers_module.paper_numbers(STUDY, FRAMES) if not name.startswith("sweeps.")}
+    assert used == given
+
+
+def test_the_text_shows_every_figure_and_sweep() -> None:
+    assert sorted(re.findall(r'"(hst-\d+[a-z]?)"', TEXT)) == sorted(STUDY.figures)
+    assert set(re.findall(r'^    \("(\w+)", \[@', TEXT, re.MULTILINE)) == set(STUDY.sweeps)
+
+
+def test_a_semicolon_after_a_number_is_printed() -> None:
+    assert not re.findall(r'num\("[^"]+"\);', TEXT)
 
 
 def test_a_number_that_is_missing_stops_the_build(sources: Path) -> None:
-    text = (sources / "paper.typ").read_text(encoding="utf-8")
-    lines = [*text.splitlines(), '#num("dp.no_such_number")']
+    lines = [*TEXT.splitlines(), '#num("dp.no_such_number")']
     (sources / "paper.typ").write_text("\n".join(lines), encoding="utf-8")
     with pytest.raises(UserError) as error:
         build(sources)
@@ -71,6 +86,22 @@ def test_records_that_lack_a_number_stop_the_build(sources: Path) -> None:
     frames = {**FRAMES, "data_parallel": FRAMES["data_parallel"].head(1)}
     with pytest.raises(UserError, match=r"paper.typ, line \d+: the text uses the number 'dp\."):
         build(sources, frames)
+
+
+@pytest.mark.parametrize("sweep", ["data_parallel", "model_parallel_large_scale", "generations"])
+def test_a_sweep_that_was_only_predicted_stops_the_build(sources: Path, sweep: str) -> None:
+    predicted = FRAMES[sweep].with_columns(provenance=pl.lit("predicted"))
+    with pytest.raises(UserError, match=rf"the text uses the number '(sweeps\.{sweep}|dp)\."):
+        build(sources, {**FRAMES, sweep: predicted})
+
+
+def test_hardware_may_differ_from_the_printed_table(sources: Path) -> None:
+    table = CATALOGUE.reported["hst-table1"]
+    rows = [structs.replace(row, printed={part: 2 * one for part, one in row.printed.items()}) for row in table.rows]
+    other = structs.replace(table, rows=tuple(rows), source="another table")
+    assert build(sources, catalogue=structs.replace(CATALOGUE, reported={"hst-table1": other})).is_file()
+    verdicts = pl.read_csv(sources / "build" / "hst-table1.csv")["verdict"]
+    assert verdicts.unique().to_list() == ["differs"]
 
 
 def test_a_font_that_is_not_shipped_stops_the_build(sources: Path) -> None:
@@ -88,7 +119,7 @@ def test_a_missing_figure_is_named(sources: Path) -> None:
 
 def test_a_sweep_without_records_is_named(sources: Path) -> None:
     with pytest.raises(UserError, match="needs records of the sweep 'model_parallel'"):
-        build(sources, {"data_parallel": FRAMES["data_parallel"]})
+        build(sources, {name: frame for name, frame in FRAMES.items() if name != "model_parallel"})
 
 
 def test_other_errors_keep_their_message() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import polars as pl
 import pytest
 
@@ -27,6 +28,36 @@ def test_provenances_do_not_compete() -> None:
     both = [made.paper_row(dp=8, iteration_s=s, provenance=p) for s, p in ((2.0, "measured"), (1.0, "predicted"))]
     assert rows.chosen(made.frame(*both)).height == 2
     assert rows.provenances(made.frame(*reversed(both))) == ["measured", "predicted"]
+
+
+def test_every_collective_is_its_own_point() -> None:
+    frame = made.paper_collectives("measured", "predicted")
+    found = rows.chosen(frame)
+    key = ["run_id", "provenance"]
+    assert found.select(key).sort(key).equals(frame.select(key).sort(key))
+    again = made.call_row(op="all_reduce", nodes=4, message_bytes=2**20, repeat=1, run_id="again")
+    assert rows.chosen(pl.concat([frame, made.frame(again)])).height == frame.height + 1
+
+
+def test_a_call_as_long_as_a_percentile_has_its_bandwidth() -> None:
+    row = made.call_row(op="all_reduce", nodes=1, gpus=2, message_bytes=10**9, call_s=0.5)
+    found = rows.with_bandwidth_spread(made.frame(row | {"call_s_p05": 0.4, "call_s_p95": 1.0}))
+    assert found["bus_bandwidth_gb_per_s"].item() == pytest.approx(2)
+    assert found["bus_bandwidth_low"].item() == pytest.approx(1)
+    assert found["bus_bandwidth_high"].item() == pytest.approx(2.5)
+
+
+def test_calls_are_counted() -> None:
+    assert rows.timed_calls(made.mini_collectives()) == "40"
+    assert rows.timed_calls(pl.concat([made.mini_collectives(), made.paper_collectives()])) == "20 to 40"
+
+
+def test_a_figure_without_conditions_has_every_record() -> None:
+    frame = made.mini_collectives()
+    assert rows.selected(frame, {}).height == 8
+    assert rows.selected(frame, {"op": "all_reduce", "nodes": 4})["message_bytes"].to_list() == [2**16, 2**24]
+    with pytest.raises(UserError, match="no column 'opp'"):
+        rows.selected(frame, {"opp": "all_reduce"})
 
 
 def test_floats_are_rounded_to_six_digits() -> None:
@@ -107,3 +138,30 @@ def test_metadata_lists_every_run_in_order() -> None:
     assert (found["study"], found["figure"], found["claims"]) == ("paper", "hst-00", ["a", "b"])
     assert len(found["runs"]) == frame.height
     assert found["runs"] == sorted(found["runs"], key=lambda run: (run["run_id"], run["provenance"]))
+
+
+def test_a_scale_stands_for_its_fastest_layout_or_for_how_it_ended() -> None:
+    layouts = [made.mini_row(dp=2 // pp, pp=pp, global_batch=8, iteration_s=3.0 - pp) for pp in (1, 2)]
+    ended = [made.mini_row(dp=4 // pp, pp=pp, global_batch=8, outcome="timeout", reason="too slow") for pp in (1, 2)]
+    found = rows.chosen(made.frame(*layouts, *ended), rows.ACROSS_LAYOUTS)
+    assert found.sort("gpus").select("gpus", "pp", "outcome").rows() == [(2, 2, "ok"), (4, 2, "timeout")]
+
+
+def test_a_change_needs_both_ends() -> None:
+    assert rows.change(pl.Series([2.0, 9.0, 1.0])) == "\N{MINUS SIGN}50%"
+    assert rows.change(pl.Series([1.0, 1.0])) == "+0%"
+    for unknown in ([], [1.0], [None, 1.0], [1.0, None], [0.0, 1.0]):
+        assert rows.change(pl.Series(unknown, dtype=pl.Float64)) == ""
+
+
+def test_whose_layouts_are_named_is_said_where_it_is_a_question() -> None:
+    assert rows.preference(made.mini_data_parallel()) == ""
+    assert rows.preference(made.paper_data_parallel()) == " (● where both stand)"
+
+
+def test_parameters_come_from_the_catalogue() -> None:
+    context = msgspec.structs.replace(made.MINI, parameters={"mini-6m": 6})
+    frame = made.frame(made.mini_row(dp=1), made.mini_row(dp=2))
+    assert rows.with_parameters(frame, context)["parameters"].to_list() == [6, 6]
+    with pytest.raises(UserError, match="unknown model mini-6m"):
+        rows.with_parameters(frame, made.MINI)

@@ -62,6 +62,27 @@ def test_provenances_differ_in_mark_and_line() -> None:
     assert not theme.MARKS[Provenance.MEASURED].hollow
 
 
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 8, 12])
+def test_a_ramp_darkens_steadily_and_its_lightest_colour_is_readable(count: int) -> None:
+    light = [_luminance(color) for color in theme.ramp(count)]
+    assert len(light) == count
+    assert light == sorted(light, reverse=True)
+    assert len(set(light)) == count
+    assert 1.05 / (max(light) + 0.05) > 2.7  # contrast on white, WCAG
+
+
+def _luminance(color: str) -> float:
+    parts = [int(color[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_a_ramp_runs_from_its_first_stop_to_its_last() -> None:
+    assert theme.ramp(len(theme.RAMP)) == list(theme.RAMP)
+    assert theme.ramp(2) == [theme.RAMP[0], theme.RAMP[-1]]
+    assert theme.ramp(0) == []
+
+
 def test_the_configuration_is_made_anew() -> None:
     theme.config()["axis"]["labelFontSize"] = 99
     assert theme.config()["axis"]["labelFontSize"] == theme.NOTE_SIZE

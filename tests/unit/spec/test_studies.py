@@ -2,7 +2,6 @@
 
 import functools
 import itertools
-import math
 from collections import Counter
 
 import msgspec
@@ -202,7 +201,7 @@ def test_an_unknown_sweep_lists_what_there_is():
 
 # -- the paper's sweeps ---------------------------------------------------------------------------------------------
 
-PAPER = CONFIG.study("paper")
+PAPER, MINI = CONFIG.study("paper"), CONFIG.study("mini")
 DEGREES, MICRO = (1, 2, 4, 8, 16), (1, 2, 4)
 
 
@@ -373,14 +372,33 @@ def test_what_the_paper_leaves_open_is_marked():
         assert PAPER.sweeps[name].assumptions
 
 
-def test_mini_sweeps_are_the_paper_shrunk():
+def mini_runs():
+    """Every run of the mini study once."""
+    return {run_id(run): run for sweep in MINI.sweeps for run in runs_of(sweep, "mini")}
+
+
+def test_mini_has_every_sweep_that_a_machine_can_measure():
+    assert set(MINI.sweeps) == set(PAPER.sweeps) - {"fabric_speed", "coordination"}
     scaling = runs_of("data_parallel", "mini")
     assert [(run.ranks, run.global_batch) for run in scaling] == [(1, 2), (2, 4), (4, 8)]
-    grid = runs_of("model_parallel", "mini")
-    allowed = possible(4, 8, heads=4, layers=4, degrees=(1, 2, 4))
-    assert {layouts(run) for run in grid} == {(t, p, m) for t, p, m in allowed if t * p <= 4 and m <= 2}
-    assert {run.hardware for run in (*scaling, *grid)} == {"cpu"}
-    assert all(math.prod((run.dp, run.tp, run.pp)) == run.nodes for run in (*scaling, *grid))
+    grid = {(run.tp, run.pp) for run in runs_of("model_parallel", "mini")}
+    assert grid == {(tp, pp) for tp in (1, 2, 4) for pp in (1, 2, 4) if tp * pp <= 4}
+    assert {run.precision for run in runs_of("generations", "mini")} == {"fp16", "bf16", "fp32"}
+    assert {run.op for run in runs_of("collectives", "mini")} == set(CollectiveOp)
+
+
+def test_mini_stays_small():
+    runs = mini_runs().values()
+    assert len(runs) <= 40
+    assert {run.hardware for run in runs} == {"cpu"}
+    large = [run for run in runs if run.nodes > 4]
+    assert [(run.dp, run.tp, run.pp) for run in large] == [(2, 2, 2)]
+
+
+def test_mini_draws_the_figures_that_are_drawn_from_measurements():
+    numbers = {int(name[4:6]) for name in MINI.figures}
+    assert numbers == {1, *range(3, 10), *range(11, 15)}
+    assert "hst-table1" in MINI.tables
 
 
 # -- cosmetic edits -------------------------------------------------------------------------------------------------
@@ -432,7 +450,7 @@ def test_a_study_knows_what_its_figures_and_tables_draw():
     assert mini.table("layouts").sweep == "model_parallel"
 
 
-@pytest.mark.parametrize(("what", "known"), [("figure", "hst-01, hst-04, hst-05"), ("table", "layouts")])
+@pytest.mark.parametrize(("what", "known"), [("figure", "hst-01, hst-03a, hst-03b, hst-04"), ("table", "layouts")])
 def test_an_unknown_figure_or_table_lists_those_that_there_are(what, known):
     with pytest.raises(UserError) as caught:
         getattr(CONFIG.study("mini"), what)("zzz")

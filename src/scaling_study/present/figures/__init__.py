@@ -6,7 +6,6 @@ Modules are imported when they are drawn, so that naming a figure costs nothing.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol, cast
 
 import polars as pl
@@ -14,7 +13,7 @@ import polars as pl
 from scaling_study.errors import UserError
 from scaling_study.present.context import FigureContext, context_for
 from scaling_study.present.rows import selected
-from scaling_study.spec import Hardware, Study
+from scaling_study.spec import Catalogue, Study
 
 if TYPE_CHECKING:
     import altair as alt
@@ -22,10 +21,17 @@ if TYPE_CHECKING:
 #: From the id of a figure to its module in this package.
 MODULES = {
     "hst-01": "hst_01",
+    "hst-03": "hst_03",
     "hst-04": "hst_04",
     "hst-05": "hst_05",
     "hst-06": "hst_06",
+    "hst-07": "hst_07",
+    "hst-08": "hst_08",
+    "hst-09": "hst_09",
+    "hst-11": "hst_11",
     "hst-12": "hst_12",
+    "hst-13": "hst_13",
+    "hst-14": "hst_14",
 }
 
 
@@ -55,14 +61,14 @@ def figure_module(name: str) -> FigureModule:
     return cast(FigureModule, importlib.import_module(f"{__name__}.{MODULES[base]}"))
 
 
-def draw_figure(study: Study, name: str, records: pl.DataFrame, hardware: Mapping[str, Hardware]) -> alt.TopLevelMixin:
+def draw_figure(study: Study, name: str, records: pl.DataFrame, catalogue: Catalogue) -> alt.TopLevelMixin:
     """One figure of a study, from the records of its sweep.
 
     Args:
         study: the study that asks for the figure.
         name: id of the figure.
         records: rows of the sweep that the study names for it.
-        hardware: the catalogue's hardware by name.
+        catalogue: the hardware and the models that records may name.
 
     Raises:
         UserError: the study has no such figure, no module draws it, or no record is there to draw.
@@ -77,4 +83,4 @@ def draw_figure(study: Study, name: str, records: pl.DataFrame, hardware: Mappin
             remedy="Measure or predict the sweep first.",
         )
     names = drawn["hardware"].unique().sort().to_list()
-    return module.draw(drawn, context_for(study, name, request, hardware, names))
+    return module.draw(drawn, context_for(study, name, request, catalogue, names))

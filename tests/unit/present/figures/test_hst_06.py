@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import msgspec
+import polars as pl
 import pytest
 
 from scaling_study.present.figures.hst_06 import by_degree, draw
@@ -28,6 +30,18 @@ def test_groups_beyond_a_node_are_set_apart() -> None:
     assert edges == pytest.approx([128**0.5] * 2, rel=1e-5)
     assert "one node" in texts(chart)
     assert "one node" not in texts(draw(made.mini_model_parallel(), made.MINI))
+
+
+@pytest.mark.parametrize(("precision", "factor"), [("fp32", 1.0), ("bf16", 2.0)])
+def test_two_degrees_are_enough(precision: str, factor: float) -> None:
+    frame = made.mini_generations().filter(pl.col("precision") == precision)
+    context = msgspec.structs.replace(made.MINI, shown=(precision,))
+    chart = draw(frame, context)
+    tensor, pipeline = points(chart, "words_per_second")
+    assert tensor.values() == pytest.approx({1: 1024 / 0.45 / factor, 2: 1024 / 0.75 / factor}, rel=1e-5)
+    assert pipeline.values() == pytest.approx({1: 1024 / 0.45 / factor, 2: 1024 / 0.35 / factor}, rel=1e-5)
+    assert tensor.encoding["x"]["axis"]["values"] == [1, 2]
+    assert texts(chart).startswith(f"Degree of model parallelism: {precision} ")
 
 
 def test_out_of_memory_has_the_colour_of_its_line() -> None:

@@ -14,7 +14,7 @@ from scaling_study.present.render import specification
 from scaling_study.spec import Config, FigureRequest, Study, Sweep
 from tests.unit.present import synthetic as made
 
-HARDWARE = Config(Path(__file__).parents[4] / "config").catalogue.hardware
+CATALOGUE = Config(Path(__file__).parents[4] / "config").catalogue
 STUDY = Study(
     name="paper",
     title="t",
@@ -41,7 +41,7 @@ def test_the_base_of_an_id() -> None:
 
 def test_a_figure_reads_one_hardware_if_the_study_says_so() -> None:
     frame = made.paper_model_parallel("predicted", hardware=("a100", "h100"))
-    said = specification(draw_figure(STUDY, "hst-06a", frame, HARDWARE))
+    said = specification(draw_figure(STUDY, "hst-06a", frame, CATALOGUE))
     assert {run["run_id"].split("_")[1] for run in said["usermeta"]["runs"]} == {"a100"}
     assert any("A100" in line for line in said["title"]["subtitle"])
     assert said["usermeta"]["figure"] == "hst-06a"
@@ -50,7 +50,7 @@ def test_a_figure_reads_one_hardware_if_the_study_says_so() -> None:
 def test_a_figure_may_be_drawn_by_another_module() -> None:
     assert (
         "Layouts"
-        in specification(draw_figure(STUDY, "other", made.paper_model_parallel(), HARDWARE))["title"]["text"][0]
+        in specification(draw_figure(STUDY, "other", made.paper_model_parallel(), CATALOGUE))["title"]["text"][0]
     )
 
 
@@ -59,12 +59,12 @@ def test_a_figure_may_be_drawn_by_another_module() -> None:
 )
 def test_unknown_figures_are_errors(name: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
-        draw_figure(STUDY, name, made.paper_model_parallel(), HARDWARE)
+        draw_figure(STUDY, name, made.paper_model_parallel(), CATALOGUE)
 
 
 def test_nothing_to_draw_is_an_error() -> None:
     with pytest.raises(UserError, match="no record to draw"):
-        draw_figure(STUDY, "hst-06a", made.mini_model_parallel(), HARDWARE)
+        draw_figure(STUDY, "hst-06a", made.mini_model_parallel(), CATALOGUE)
 
 
 def test_naming_figures_imports_nothing_heavy() -> None:
