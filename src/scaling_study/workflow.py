@@ -214,6 +214,11 @@ class Plan:
         definition = msgspec.json.encode(self.config.dataset(wildcards.dataset), order="sorted")
         return hashlib.sha256(definition).hexdigest()[:16]
 
+    def presented(self, wildcards: Wildcards) -> str:
+        """A digest of a study's definition, whose titles and assumptions figures, tables and paper print."""
+        name = getattr(wildcards, "study", PAPER_STUDY)
+        return hashlib.sha256(msgspec.json.encode(self.studies[name], order="sorted")).hexdigest()[:16]
+
     def _runs(self, wildcards: Wildcards) -> list[Run]:
         return expand(self.studies[wildcards.study], wildcards.sweep, self.config.catalogue)
 

@@ -1,4 +1,5 @@
-# Figures, tables and the paper, from records alone. `update`: what was there stays where drawing fails.
+# Figures, tables and the paper, from records alone; they print titles and assumptions of the study, hence its digest.
+# `update`: what was there stays where drawing fails.
 
 
 rule figure:
@@ -11,6 +12,8 @@ rule figure:
         update("figures/{study}/{figure}.vl.json"),
     log:
         "results/logs/{study}/figures/{figure}.log",
+    params:
+        study=plan.presented,
     shell:
         "scaling-study figure {wildcards.study} {wildcards.figure} {input.records}"
         " --output figures/{wildcards.study} 2> >(tee {log} >&2)"
@@ -25,6 +28,8 @@ rule table:
         update("figures/{study}/{table}.csv"),
     log:
         "results/logs/{study}/tables/{table}.log",
+    params:
+        study=plan.presented,
     shell:
         "scaling-study table {wildcards.study} {wildcards.table} {input.records}"
         " --output figures/{wildcards.study} 2> >(tee {log} >&2)"
@@ -43,6 +48,8 @@ if plan.has_paper:
             "paper/paper.pdf",
         log:
             "results/logs/paper.log",
+        params:
+            study=plan.presented,
         shell:
             "scaling-study paper mini {input.records} --figures figures/mini"
             " --output {output} 2> >(tee {log} >&2)"
