@@ -22,6 +22,7 @@ RELATIVE = {"relative": RATE, "relative_low": LOW, "relative_high": HIGH}
 #: Whether a record is that of data parallelism alone.
 ALONE = (pl.col("tp") == 1) & (pl.col("pp") == 1)
 ROW_HEIGHT, LEAST_HEIGHT = 11.5, 90
+TICK_WIDTH = 24  # points that a tick with its label needs
 
 
 class Layouts(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,6 +95,8 @@ def exposed(layouts: Layouts, title: str, width: float) -> alt.LayerChart:
 def _panel(
     layouts: Layouts, x: Axis, y: Axis, color: str, title: str, width: float, bars: list[alt.Chart]
 ) -> alt.LayerChart:
+    few = {"tickCount": int(width / TICK_WIDTH), "labelSeparation": 4}
+    x = msgspec.structs.replace(x, options={**x.options, **few})
     alone = panels.known(layouts.frame, x.column).filter(ALONE)
     layers = [
         *(panels.level(value, x, "x") for value in alone[x.column].head(1)),
