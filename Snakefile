@@ -1,6 +1,7 @@
 # The study as a workflow: sweeps are measured, records gathered, figures, tables and the paper rebuilt.
 # Profiles choose where records come from: workflow/profiles/default measures, workflow/profiles/cached only draws.
 import os
+import sys
 
 from snakemake.exceptions import WorkflowError
 from snakemake.utils import min_version
@@ -16,6 +17,8 @@ own_what_is_started()
 
 try:
     plan = Plan(config)
+    if not plan.cached and not {"-n", "--dry-run", "--dryrun"} & set(sys.argv):
+        plan.set_damaged_aside()
     targets = plan.targets()
 except UserError as error:
     raise WorkflowError(str(error)) from None

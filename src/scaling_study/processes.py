@@ -7,6 +7,7 @@ killed link cannot clean up. So each link watches the one above it and ends by i
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import math
 import os
 import signal
@@ -26,6 +27,7 @@ _CGROUP = Path("/sys/fs/cgroup")
 _CLOCK_TOLERANCE_S = 2.0
 _WATCH_INTERVAL_S = 0.25
 _GRACE_S = 5.0
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def identity(pid: int | None = None) -> ProcessIdentity:
@@ -68,6 +70,12 @@ def end_with(owner: ProcessIdentity, *, at_once: bool) -> None:
         os._exit(1)
 
     threading.Thread(target=watch, name="end-with-owner", daemon=True).start()
+
+
+def end_with_parent() -> None:
+    """On Linux, have this process killed when the thread that started it ends; processes forked from it are not."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def follow_owner_of_environment(*, at_once: bool) -> None:

@@ -165,8 +165,6 @@ class Plan:
         records = self.all_records()
         if self.cached:  # Snakemake takes a figure whose records are gone for a file that needs none
             self._require(records)
-        else:
-            self._set_damaged_aside(records)
         return [*records, *self.figures(), *self.tables(), *([PAPER] if self.has_paper else [])]
 
     def all_records(self) -> list[str]:
@@ -180,13 +178,27 @@ class Plan:
                     "there are no committed records", where=str(path), remedy="Measure and promote the study first."
                 )
 
-    def _set_damaged_aside(self, records: list[str]) -> None:
-        """Move damaged record files out of the way, so that they are gathered again."""
-        for path in (self.root / record for record in records):
-            if path.is_file() and is_damaged(path.read_bytes()):
+    def set_damaged_aside(self) -> None:
+        """Move damaged record files out of the way, so that they are gathered again; not where another run is at work.
+
+        Raises:
+            UserError: a file cannot be read or moved.
+        """
+        try:
+            self.lock()
+        except UserError:
+            return
+        for path in (self.root / record for record in self.all_records()):
+            try:
+                if not is_damaged(path.read_bytes()):
+                    continue
                 aside = path.with_suffix(f".damaged-{time.time_ns()}")
                 path.rename(aside)
-                print(f"{path} is damaged; it is kept as {aside.name} and gathered again", file=sys.stderr)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise explain_os_error(error, where=str(path)) from error
+            print(f"{path} is damaged; it is kept as {aside.name} and gathered again", file=sys.stderr)
 
     def data_of_sweep(self, wildcards: Wildcards) -> list[str]:
         """The token files that a sweep reads."""
@@ -231,16 +243,19 @@ class Plan:
     # -- one at a time ------------------------------------------------------------------------------------------
 
     def lock(self) -> None:
-        """Hold the checkout while this process lives; the lock cannot outlive it.
+        """Hold the checkout while this process lives; the lock cannot outlive it. Again, it does nothing.
 
         Raises:
             UserError: another workflow run holds it.
         """
+        if self._lock is not None:
+            return
         path = self.root / "results" / ".workflow.lock"
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._lock = path.open("w", encoding="ascii")
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            file = path.open("w", encoding="ascii")
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._lock = file
         except BlockingIOError as error:
             raise UserError(
                 "another workflow run is at work in this checkout", where=str(path), remedy="Wait for it, or stop it."

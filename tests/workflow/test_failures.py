@@ -13,7 +13,7 @@ from scaling_study.errors import UserError
 from scaling_study.processes import is_alive
 from scaling_study.records import record_of
 from scaling_study.spec import Config, FailureKind, Outcome, Provenance, RunFiles, RunResult, expand
-from scaling_study.submit import Driver, RunStore
+from scaling_study.submit import Driver, RunStore, local
 from scaling_study.submit.verdict import process_of
 from scaling_study.training.prepare import prepare
 from tests.workflow.conftest import ROOT
@@ -138,6 +138,43 @@ def test_ranks_end_with_the_server_that_forked_them(tmp_path, data_folder):
     assert again.outcome is Outcome.OK
 
 
+def test_a_server_that_is_busy_for_long_is_a_timeout(tmp_path, data_folder, monkeypatch):
+    run = two_ranks(iterations=5, discard=1)
+    local._kill_servers()  # so that the run starts one
+    with monkeypatch.context() as patch:
+        patch.setattr(local, "SERVER", "tests.workflow.servers.slow")
+        result, _, took_s = measure(run, tmp_path, data_folder, first_iteration_limit_s=1)
+    assert result.outcome is Outcome.TIMEOUT, result.reason
+    assert took_s < 15
+    assert not local._servers()
+    assert measure(run, tmp_path / "again", data_folder)[0].outcome is Outcome.OK
+
+
+def test_a_server_that_cannot_import_is_an_error_with_its_cause(tmp_path, data_folder, monkeypatch):
+    local._kill_servers()  # so that the run starts one
+    with monkeypatch.context() as patch:
+        patch.setattr(local, "SERVER", "tests.workflow.servers.broken")
+        result, store, _ = measure(two_ranks(), tmp_path, data_folder)
+    assert (result.outcome, result.failure) == (Outcome.FAILED, FailureKind.ERROR)
+    assert "ranks could not be started: OSError: libmissing.so" in result.reason
+    assert "OSError: libmissing.so" in (store.root / "server.log").read_text()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(28, "No space left on device")])
+@pytest.mark.parametrize("after_looks", [0, 1])
+def test_whatever_stops_the_driver_no_rank_is_left(tmp_path, data_folder, error, after_looks):
+    run, looks = two_ranks(iterations=100_000, discard=1), []
+
+    def stop(done):
+        looks.append(done)
+        if len(looks) > after_looks:
+            raise error
+
+    with pytest.raises(type(error) if isinstance(error, OSError) else error):
+        measure(run, tmp_path, data_folder, Silent(stop))
+    assert not [rank for server in local._servers() for rank in server.children()]
+
+
 def test_a_rank_that_hangs_is_a_timeout(tmp_path, data_folder):
     run = two_ranks(iterations=100_000, discard=1)
     store = RunStore(tmp_path / "store")
@@ -154,8 +191,7 @@ def test_a_run_that_never_begins_is_a_timeout(tmp_path, data_folder):
     result, store, _ = measure(run, tmp_path, data_folder, first_iteration_limit_s=0.01)
     assert result.outcome is Outcome.TIMEOUT
     assert "first_iteration_limit_s" in result.reason
-    servers = [child for child in psutil.Process().children() if "multiprocessing.forkserver" in str(child.cmdline())]
-    assert not [rank for server in servers for rank in server.children()]
+    assert not [rank for server in local._servers() for rank in server.children()]
     assert store.attempts(run) == 1
 
 

@@ -25,23 +25,35 @@ class PeakMemory:
     """Peak memory of this process above the level at construction, in GiB.
 
     On Linux, of anonymous memory: pages of libraries and of the token file, which come in at their first use, are no
-    memory that training needs. Linux can reset the high-water mark of all resident pages, and tells the file-backed
-    ones apart; elsewhere the mark of the whole process is used, which is never lower.
+    memory that training needs. Linux keeps a high-water mark of all resident pages only, so it is read and reset again
+    and again, less the file-backed pages of that moment. Elsewhere the mark of the whole process is used, which is
+    never lower.
     """
 
     def __init__(self) -> None:
-        with contextlib.suppress(OSError):
-            Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+        _reset_high_water()
         self._base_bytes = _status_bytes("RssAnon") or psutil.Process().memory_info().rss
+        self._peak_bytes = self._base_bytes
+
+    def sample(self) -> None:
+        """Take what was reached since the last sample; to be called often, such as after every iteration."""
+        reached = _status_bytes("VmHWM")
+        if reached is not None:
+            reached -= (_status_bytes("RssFile") or 0) + (_status_bytes("RssShmem") or 0)
+            _reset_high_water()
+        else:
+            reached = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+        self._peak_bytes = max(self._peak_bytes, reached)
 
     def gib(self) -> float:
         """The peak so far."""
-        peak = _status_bytes("VmHWM")
-        if peak is not None:
-            peak -= (_status_bytes("RssFile") or 0) + (_status_bytes("RssShmem") or 0)
-        else:
-            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-        return max(0, peak - self._base_bytes) / 2**30
+        self.sample()
+        return (self._peak_bytes - self._base_bytes) / 2**30
+
+
+def _reset_high_water() -> None:
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
 
 
 def _status_bytes(name: str) -> int | None:

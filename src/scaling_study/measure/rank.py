@@ -1,7 +1,7 @@
 """One rank of one run, from the first import to the result.
 
-Imports are measured as little as possible: torch comes in only after this process has said who it is and has begun
-to follow its owner, so that a driver sees a rank that dies while importing.
+torch is imported inside the function: a fresh process says who it is and begins to follow its owner before that, so
+that a driver sees a rank that dies while importing. A forked one has it already.
 """
 
 from __future__ import annotations

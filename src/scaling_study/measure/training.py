@@ -33,7 +33,7 @@ def measure_training(assignment: Assignment, files: AttemptFiles, rank: int) -> 
     assert model is not None
     tokens = TokenFile(Path(assignment.data_folder), run.protocol.data)
     memory = PeakMemory()
-    loop = _Loop(Trainer(run, model, torch.device("cpu")), tokens, ProgressFile(assignment, files, rank))
+    loop = _Loop(Trainer(run, model, torch.device("cpu")), tokens, memory, ProgressFile(assignment, files, rank))
     iteration_ns = [loop.timed(iteration) for iteration in range(run.protocol.iterations)]
     peak_gib, losses = memory.gib(), loop.losses.copy()
     window = range(run.protocol.iterations, run.protocol.iterations + run.protocol.profiled_iterations)
@@ -68,8 +68,8 @@ def measure_training(assignment: Assignment, files: AttemptFiles, rank: int) -> 
 class _Loop:
     """Iterations of a trainer, each timed, its loss checked, progress reported outside the timed part."""
 
-    def __init__(self, trainer: Trainer, tokens: TokenFile, progress: ProgressFile) -> None:
-        self.trainer, self.tokens, self.progress = trainer, tokens, progress
+    def __init__(self, trainer: Trainer, tokens: TokenFile, memory: PeakMemory, progress: ProgressFile) -> None:
+        self.trainer, self.tokens, self.memory, self.progress = trainer, tokens, memory, progress
         self.losses: list[float] = []
 
     def timed(self, iteration: int, around: AbstractContextManager[object] | None = None) -> int:
@@ -88,5 +88,6 @@ class _Loop:
             if not math.isfinite(value):
                 raise NotFiniteError(f"the loss is {value} at iteration {iteration}")
             self.losses.append(value)
+        self.memory.sample()
         self.progress(iteration + 1)
         return duration_ns

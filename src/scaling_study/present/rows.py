@@ -42,15 +42,26 @@ def chosen(records: pl.DataFrame, by: Sequence[str] = LAYOUT) -> pl.DataFrame:
     return pl.concat([best, ended]).sort(*group)
 
 
-def selected(records: pl.DataFrame, where: Mapping[str, str | int]) -> pl.DataFrame:
+def selected(records: pl.DataFrame, where: Mapping[str, str | int], figure: str) -> pl.DataFrame:
     """The records whose columns have these values.
 
+    Args:
+        records: of a sweep.
+        where: the values, by column.
+        figure: that asks for them, for the message.
+
     Raises:
-        UserError: records have no such column.
+        UserError: records have no such column, or no record has its value.
     """
-    if unknown := sorted(set(where) - set(records.columns)):
-        raise UserError(f"records have no column {unknown[0]!r}", where="where of a figure", remedy="Mend the study.")
-    return records.filter(*(pl.col(name) == value for name, value in where.items())) if where else records
+    for name, value in where.items():
+        if name not in records.columns:
+            raise UserError(f"records have no column {name!r}", where=figure, remedy="Mend its `where`.")
+        values = records[name].drop_nulls().unique().sort().to_list()
+        if value not in values:
+            shown = ", ".join(map(str, values)) or "none"
+            raise UserError(f"no record has {name}: {value!r}", where=figure, remedy=f"Values there: {shown}.")
+        records = records.filter(pl.col(name) == value)
+    return records
 
 
 def rounded(frame: pl.DataFrame) -> pl.DataFrame:

@@ -50,7 +50,7 @@ def read_records(path: Path) -> pl.DataFrame:
         raise UserError(
             f"records of schema version {metadata.get('schema_version', 'none')}, this code reads {SCHEMA_VERSION}",
             where=str(path),
-            remedy=_again(path),
+            remedy="Measure the study again; what is in the run store is only gathered anew. Then promote it.",
         )
     if dict(frame.schema) != SCHEMA or metadata.get("digest") != digest(frame):
         raise UserError("the records were altered after they were written", where=str(path), remedy=_again(path))

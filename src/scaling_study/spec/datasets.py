@@ -103,12 +103,14 @@ class TokenManifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         tokens: how many.
         sha256: of the token file.
         sources: what each source of public text gave.
+        files: size in bytes and time of change in nanoseconds of each local file that was read.
     """
 
     dataset: Dataset
     tokens: int
     sha256: str
     sources: dict[str, SourceCount] = {}
+    files: dict[str, tuple[int, int]] = {}
 
     def sequences(self, length: int) -> int:
         """How many sequences of that many tokens, and the one that follows, the file holds."""

@@ -48,7 +48,7 @@ class RankReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     Attributes:
         cores: cores that the rank may run on.
         threads: threads that an operator may use.
-        peak_memory_gib: on a CPU, peak resident set above the level after imports; on a GPU, peak allocated.
+        peak_memory_gib: on a CPU, peak anonymous memory above the level after imports; on a GPU, peak allocated.
         iteration_ns: every timed iteration, discarded ones included.
         profiled_ns: every iteration under the profiler.
         losses: the replica's loss of every timed iteration; empty but on the last pipeline stage.

@@ -201,6 +201,19 @@ def encode_run(run: Run) -> bytes:
     return msgspec.json.encode(run)
 
 
+DTYPE_BYTES = {Precision.FP32: 4, Precision.BF16: 2, Precision.FP16: 2}
+
+
+def collective_violations(run: CollectiveRun, hardware: Hardware) -> list[str]:
+    """Every invariant that the run breaks, as sentences; empty for a possible one."""
+    ranks, found = ranks_of(run, hardware), []
+    if ranks < 2:
+        found.append(f"a collective needs at least two ranks, nodes ({run.nodes}) gives {ranks}")
+    if run.message_bytes % (ranks * DTYPE_BYTES[run.dtype]):
+        found.append(f"message_bytes ({run.message_bytes}) cannot be split evenly over {ranks} ranks of {run.dtype}")
+    return found
+
+
 def violations(run: TrainingRun, model: Model, hardware: Hardware) -> list[str]:
     """Every invariant that the run breaks, as sentences that say how to mend it; empty for a possible layout."""
 

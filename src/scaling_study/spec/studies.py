@@ -21,7 +21,7 @@ from scaling_study.spec.explain import explain_validation_error
 from scaling_study.spec.hardware import Hardware
 from scaling_study.spec.models import Model
 from scaling_study.spec.reported import ReportedTable
-from scaling_study.spec.runs import CollectiveRun, Run, TrainingRun, run_id, violations
+from scaling_study.spec.runs import CollectiveRun, Run, TrainingRun, collective_violations, run_id, violations
 
 SweepKind = Annotated[str, Meta(pattern="^(training|collective)$")]
 Status = Annotated[str, Meta(pattern="^(ready|planned)$")]
@@ -172,7 +172,7 @@ def _points(sweep: Sweep, base: Mapping[str, Any], where: str) -> Iterator[dict[
 def _run(point: dict[str, Any], sweep: Sweep, catalogue: Catalogue, where: str) -> Run | None:
     hardware = _lookup(catalogue.hardware, point.get("hardware"), "hardware", where)
     if sweep.kind == "collective":
-        return None if _excluded(point, sweep, where) else _convert(point, CollectiveRun, where)
+        return None if _excluded(point, sweep, where) else _collective(point, sweep, hardware, where)
     model = _lookup(catalogue.models, point.get("model"), "model", where)
     fields, broken = _derive(point, hardware, where)
     if _excluded(fields, sweep, where):
@@ -185,11 +185,23 @@ def _run(point: dict[str, Any], sweep: Sweep, catalogue: Catalogue, where: str) 
             return run
     if sweep.every_feasible_layout:
         return None
+    raise _impossible("layout", point, sweep, broken, where)
+
+
+def _collective(point: dict[str, Any], sweep: Sweep, hardware: Hardware, where: str) -> CollectiveRun:
+    run = _convert(point, CollectiveRun, where)
+    if broken := collective_violations(run, hardware):
+        raise _impossible("collective", point, sweep, broken, where)
+    return run
+
+
+def _impossible(what: str, point: dict[str, Any], sweep: Sweep, broken: list[str], where: str) -> UserError:
     shown = ", ".join(f"{name}={point[name]}" for name in (*sweep.zip, *sweep.product)) or "base"
-    raise UserError(
-        f"impossible layout at {shown}: " + "; ".join(broken),
+    every = ", or set every_feasible_layout: true" if sweep.kind == "training" else ""
+    return UserError(
+        f"impossible {what} at {shown}: " + "; ".join(broken),
         where=where,
-        remedy="Change the values, leave the point out with exclude_where, or set every_feasible_layout: true.",
+        remedy=f"Change the values, or leave the point out with exclude_where{every}.",
     )
 
 

@@ -1,4 +1,4 @@
-"""Submission: the run store with its claims, and the driver that starts ranks through submitit. No torch."""
+"""Submission: the run store with its claims, and the driver that starts ranks. No torch."""
 
 from scaling_study.submit.data import prepared
 from scaling_study.submit.store import RunStore

@@ -13,31 +13,38 @@ import multiprocessing
 import os
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
+from multiprocessing import forkserver
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import msgspec
+import psutil
 
-from scaling_study.processes import is_alive, kill
+from scaling_study.processes import identity, is_alive, kill
 from scaling_study.spec import (
     Assignment,
     AttemptFiles,
     FailureKind,
     Outcome,
     Platform,
+    ProcessIdentity,
     Progress,
     RunFiles,
     RunResult,
+    TrainingRun,
     steps_of,
 )
 from scaling_study.submit import node, verdict
 
 LOOPBACK = "127.0.0.1"
+SERVER = "scaling_study.submit.server"  # imported by the process that forks ranks
 _POLL_S = 0.2  # ranks and driver share the cores
 _EVIDENCE_S = 1.5  # after the first sign of a failure, the ranks get this long to say what happened
 _EXIT_S = 5.0
+_START_S = 2.0
 
 OnProgress = Callable[[Progress], None]
 
@@ -57,9 +64,6 @@ def run_locally(assignment: Assignment, platform: Platform, on_progress: OnProgr
     try:
         ranks.start()
         return watch.until_end(ranks, on_progress)
-    except (OSError, EOFError) as error:  # the server was killed
-        reason = f"ranks could not be started ({type(error).__name__}: {error})"
-        return verdict.ended(assignment, Outcome.FAILED, reason, watch.started_at, FailureKind.KILLED)
     finally:
         ranks.end(_EXIT_S if watch.has_result else 0.0)
 
@@ -84,32 +88,55 @@ def alone_on_this_machine(on_wait: Callable[[], None]) -> Iterator[None]:
 class _Ranks:
     """The processes of an attempt, forked from a server that lives as long as this driver.
 
+    They are started in the background: a server that imports may take long, and the limits of the run hold meanwhile.
+
     Args:
         assignment: what they measure.
     """
 
     def __init__(self, assignment: Assignment) -> None:
         self._assignment, self._files = assignment, AttemptFiles(Path(assignment.attempt_folder))
+        self._log = Path(assignment.run_folder).parent / "server.log"
         self._processes: list[BaseProcess] = []
+        self._identities: list[ProcessIdentity] = []
+        self._ending = threading.Event()
+        self._starter = threading.Thread(target=self._start_all, name="start ranks", daemon=True)
+        self.trouble: tuple[FailureKind, str] | None = None  # why ranks could not be started
 
     def start(self) -> None:
-        """Start every rank, and the server if it does not run.
-
-        Raises:
-            OSError, EOFError: the server has gone.
-        """
+        """Begin to start the ranks, and the server if it does not run."""
         if sys.platform == "linux":
             os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # the host's name need not resolve
         os.environ["OMP_NUM_THREADS"] = str(self._assignment.threads_per_rank)
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(list(node.PRELOAD))
-        payload, ranks = msgspec.json.encode(self._assignment).decode(), self._assignment.ranks
+        multiprocessing.set_forkserver_preload([SERVER])
         self._files.log.mkdir(parents=True, exist_ok=True)
-        with _standard_error_to(self._files.log / "server.log"):
-            for rank in range(ranks):
-                process = context.Process(target=node.measure, args=(payload, rank, ranks, LOOPBACK), daemon=True)
+        with _standard_error_to(self._log):
+            forkserver.ensure_running()  # by this thread: the server ends with the one that started it
+        self._starter.start()
+
+    def _start_all(self) -> None:
+        context = multiprocessing.get_context("forkserver")
+        payload, ranks = msgspec.json.encode(self._assignment).decode(), self._assignment.ranks
+        for rank in range(ranks):
+            if self._ending.is_set():
+                return
+            process = context.Process(target=node.measure, args=(payload, rank, ranks, LOOPBACK), daemon=True)
+            try:
                 process.start()
-                self._processes.append(process)
+            except (OSError, EOFError) as error:
+                self.trouble = self._explain(error)
+                return
+            self._processes.append(process)
+            with contextlib.suppress(psutil.NoSuchProcess):
+                self._identities.append(identity(process.pid))
+
+    def _explain(self, error: Exception) -> tuple[FailureKind, str]:
+        """Why the server did not answer: it was killed, or what it printed says why it ended."""
+        said = self._log.read_text(encoding="utf-8", errors="replace") if self._log.exists() else ""
+        last = said.strip().splitlines()[-1:]
+        why = last[0] if last else f"{type(error).__name__}: {error}"
+        kind = FailureKind.ERROR if "Traceback" in said else FailureKind.KILLED
+        return kind, f"ranks could not be started: {why} (log: {self._log})"
 
     def exit_codes(self) -> dict[int, int]:
         """How the processes of ranks ended that did."""
@@ -117,24 +144,58 @@ class _Ranks:
 
     def end(self, grace_s: float) -> None:
         """Wait for the processes; kill those that do not end in time, even if the server has gone."""
+        self._ending.set()
+        if self._starter.ident is not None:
+            self._starter.join(_START_S)
+        if self._starter.is_alive():  # the server hangs
+            _kill_servers()
+            self._starter.join(_EXIT_S)
         deadline = time.monotonic() + grace_s
         for process in self._processes:
             process.join(max(0.0, deadline - time.monotonic()))
-        left = [mine for rank in range(len(self._processes)) if (mine := verdict.process_of(self._files, rank))]
-        for process in self._processes:
-            process.kill()
-        for identity in left:
-            kill(identity)
+        told = (verdict.process_of(self._files, rank) for rank in range(self._assignment.ranks))
+        left = [*self._identities, *(one for one in told if one)]
+        for one in left:
+            kill(one)
         deadline = time.monotonic() + _EXIT_S
-        while any(is_alive(identity) for identity in left) and time.monotonic() < deadline:
+        while any(is_alive(one) for one in left) and time.monotonic() < deadline:
             time.sleep(_POLL_S / 10)
+        for process in self._processes:
+            process.join(_POLL_S)
+
+
+def _kill_servers() -> None:
+    """End the servers of this process; multiprocessing starts another when it is asked for ranks."""
+    servers, deadline = _servers(), time.monotonic() + _EXIT_S
+    for server in servers:
+        server.kill()
+    while any(_at_work(server) for server in servers) and time.monotonic() < deadline:
+        time.sleep(_POLL_S / 10)
+
+
+def _at_work(process: psutil.Process) -> bool:
+    """Whether a child of this process has not ended; it is not waited for, since that is multiprocessing's."""
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _servers() -> list[psutil.Process]:
+    """The servers of this process that fork ranks and live."""
+    found = []
+    for child in psutil.Process().children():
+        with contextlib.suppress(psutil.Error):  # it has ended
+            if "multiprocessing.forkserver" in str(child.cmdline()):
+                found.append(child)
+    return found
 
 
 @contextlib.contextmanager
 def _standard_error_to(path: Path) -> Iterator[None]:
     """What a process started meanwhile says on standard error goes to a file."""
     saved = os.dup(2)
-    with path.open("ab") as file:
+    with path.open("wb") as file:
         os.dup2(file.fileno(), 2)
         try:
             yield
@@ -148,6 +209,7 @@ class _Watch:
 
     def __init__(self, assignment: Assignment, platform: Platform) -> None:
         self.assignment, self.platform = assignment, platform
+        self._step = "iteration" if isinstance(assignment.run, TrainingRun) else "call"
         self.attempt = AttemptFiles(Path(assignment.attempt_folder))
         self._result = RunFiles(Path(assignment.run_folder)).result
         self.started_at = verdict.utc_now()
@@ -166,6 +228,9 @@ class _Watch:
             late = self._late()
             if late:
                 return verdict.ended(self.assignment, Outcome.TIMEOUT, late, self.started_at)
+            if ranks.trouble:
+                kind, reason = ranks.trouble
+                return verdict.ended(self.assignment, Outcome.FAILED, reason, self.started_at, kind)
             if ranks.exit_codes() or verdict.failures(self.attempt, self.assignment.ranks):
                 return self._judge(ranks)
             time.sleep(_POLL_S)
@@ -196,7 +261,8 @@ class _Watch:
         if now_s - self._start_s > limits.run_limit_s:
             return f"the run took longer than {limits.run_limit_s:.0f} s (run_limit_s)"
         if self._done == 0 and now_s - self._start_s > limits.first_iteration_limit_s:
-            return f"no first iteration within {limits.first_iteration_limit_s:.0f} s (first_iteration_limit_s)"
+            return f"no first {self._step} within {limits.first_iteration_limit_s:g} s (first_iteration_limit_s)"
         if self._done and now_s - self._last_step_s > limits.iteration_limit_s:
-            return f"no iteration for {limits.iteration_limit_s:.0f} s after iteration {self._done} (iteration_limit_s)"
+            last = f"{self._step} {self._done}"
+            return f"no {self._step} for {limits.iteration_limit_s:g} s after {last} (iteration_limit_s)"
         return None

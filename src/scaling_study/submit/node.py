@@ -9,14 +9,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-#: Modules that every rank needs, for the server to import before it forks.
-PRELOAD = (
-    "scaling_study.submit.node",
-    "scaling_study.measure.collective",
-    "scaling_study.measure.training",
-    "torch.distributed.pipelining",
-)
-
 
 def start_rank(payload: str, address: str) -> None:
     """The task of a job: ask the job which rank this is, measure.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -21,6 +22,7 @@ from scaling_study.spec import (
 )
 
 _LOG_LINES = 8
+_SIGNALS_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _SERVER_GONE = 255  # multiprocessing's exit code of a process whose server ended first
 
 
@@ -36,27 +38,33 @@ def failures(
     """
     found: list[RankFailure] = []
     for rank in range(ranks):
-        try:
-            found.append(msgspec.json.decode(files.failure(rank).read_bytes(), type=RankFailure))
-            continue
-        except (OSError, msgspec.DecodeError):
-            pass
         process, code = process_of(files, rank), exit_codes.get(rank)
         ended = code is not None or (process is not None and not is_alive(process))
-        if ended and not files.failure(rank).exists():
-            found.append(_gone(rank, process, code, files))
+        reported = _reported(files, rank)  # after the look at the process: a report is written before its end
+        if reported is not None or ended:
+            found.append(reported or _gone(rank, process, code, files))
     return found
 
 
+def _reported(files: AttemptFiles, rank: int) -> RankFailure | None:
+    try:
+        return msgspec.json.decode(files.failure(rank).read_bytes(), type=RankFailure)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
 def _gone(rank: int, process: ProcessIdentity | None, code: int | None, files: AttemptFiles) -> RankFailure:
-    """A rank that ended without a report: killed by a signal, unless Python itself gave up."""
+    """A rank that ended without a report that can be read: from outside, or by a fault below Python."""
     name = f"process {process.pid}" if process else "its process"
-    gave_up = code is not None and 0 <= code < _SERVER_GONE
-    how = f"with exit code {code}" if gave_up else "without a word (killed from outside, or out of memory)"
+    from_outside = code is None or code == _SERVER_GONE or -code in _SIGNALS_FROM_OUTSIDE
+    if from_outside:
+        how = "without a word (killed from outside, or out of memory)"
+    else:
+        how = f"by {signal.Signals(-code).name}" if code and code < 0 else f"with exit code {code}"
     return RankFailure(
         rank=rank,
         host=process.host if process else socket.gethostname(),
-        kind=FailureKind.ERROR if gave_up else FailureKind.KILLED,
+        kind=FailureKind.KILLED if from_outside else FailureKind.ERROR,
         message=f"{name} ended {how}",
         traceback=log_tail(files, rank),
         at_ns=0,

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
 from scaling_study.spec import CollectiveOp, CollectiveRun
 from scaling_study.training.parallel import DTYPES
@@ -19,14 +20,12 @@ class WrongResultError(Exception):
     """A collective returned other values than it must."""
 
 
+_WHOLE = (CollectiveOp.ALL_REDUCE, CollectiveOp.ALL_GATHER)
+
+
 def _label(rank: int) -> int:
-    """A value that tells a rank from its neighbours, exact in every dtype."""
+    """A value that tells a rank or its shard from its neighbours, exact in every dtype."""
     return rank % 127 + 1
-
-
-def _summand(rank: int) -> int:
-    """Values whose partial sums stay small, so that sums over any number of ranks are exact in every dtype."""
-    return 3 if rank == 0 else 1 - 2 * (rank % 2)
 
 
 class Primitive:
@@ -47,9 +46,9 @@ class Primitive:
         if left or count % self.ranks:
             raise ValueError(f"{run.message_bytes} bytes of {run.dtype} cannot be split evenly over {self.ranks} ranks")
         share = count // self.ranks
-        gathers, scatters = run.op is CollectiveOp.ALL_GATHER, run.op is CollectiveOp.REDUCE_SCATTER
-        self.input = torch.empty(share if gathers else count, dtype=dtype, device=device)
-        self.output = torch.empty(share if scatters else count, dtype=dtype, device=device)
+        given = {CollectiveOp.ALL_REDUCE: 0, CollectiveOp.ALL_GATHER: share}.get(run.op, count)
+        self.input = torch.empty(given, dtype=dtype, device=device)
+        self.output = torch.empty(share if run.op is CollectiveOp.REDUCE_SCATTER else count, dtype=dtype, device=device)
         self._call: Callable[[], None] = {
             CollectiveOp.ALL_REDUCE: self._all_reduce,
             CollectiveOp.ALL_GATHER: self._all_gather,
@@ -67,21 +66,34 @@ class Primitive:
         Raises:
             WrongResultError: the output is not what it must be.
         """
-        reduces = self.run.op in (CollectiveOp.ALL_REDUCE, CollectiveOp.REDUCE_SCATTER)
-        values = [_summand(rank) if reduces else _label(rank) for rank in range(self.ranks)]
-        self.input.fill_(values[self.rank])
-        self.output.fill_(values[self.rank] if self.run.op is CollectiveOp.ALL_REDUCE else 0)
+        reduced = self.run.op in (CollectiveOp.ALL_REDUCE, CollectiveOp.REDUCE_SCATTER)
+        mine = self._summand() if reduced else torch.full_like(self.input, _label(self.rank))
+        (self.output if self.run.op is CollectiveOp.ALL_REDUCE else self.input).copy_(mine)
+        if self.run.op is not CollectiveOp.ALL_REDUCE:
+            self.output.zero_()
         self()
-        expected = {
-            CollectiveOp.ALL_REDUCE: [sum(values)],
-            CollectiveOp.ALL_GATHER: values,
-            CollectiveOp.REDUCE_SCATTER: [sum(values)],
-            CollectiveOp.SEND_RECV: [values[self.rank - 1]],
+        parts = self.output.view(self.ranks, -1) if self.run.op in _WHOLE else self.output[None]
+        labels = {
+            CollectiveOp.ALL_REDUCE: range(self.ranks),
+            CollectiveOp.ALL_GATHER: range(self.ranks),
+            CollectiveOp.REDUCE_SCATTER: [self.rank],
+            CollectiveOp.SEND_RECV: [(self.rank - 1) % self.ranks],
         }[self.run.op]
-        parts = self.output.view(len(expected), -1)
-        if not torch.equal(parts, torch.tensor(expected).to(parts)[:, None].expand_as(parts)):
+        expected = torch.tensor([_label(label) for label in labels]).to(parts)
+        if not torch.equal(parts, expected[:, None].expand_as(parts)):
             raise WrongResultError(f"{self.run.op} over {self.ranks} ranks returned wrong values")
         self.output.zero_()  # sums in place, again and again, stay finite
+
+    def _summand(self) -> Tensor:
+        """What this rank adds: of each shard the label, at every element that is this rank's turn, zero elsewhere.
+
+        One rank alone adds to an element, so that the sum is exact in every dtype and a missing rank leaves zeros.
+        """
+        whole = self.output if self.run.op is CollectiveOp.ALL_REDUCE else self.input
+        shards = torch.zeros_like(whole).view(self.ranks, -1)
+        labels = torch.tensor([_label(shard) for shard in range(self.ranks)]).to(shards)
+        shards[:, self.rank :: self.ranks] = labels[:, None]
+        return shards.flatten()
 
     def _all_reduce(self) -> None:
         dist.all_reduce(self.output)

@@ -14,6 +14,9 @@ from scaling_study.spec import DocumentFormat
 
 Row = Mapping[str, Any]
 
+#: Raised when rows become other documents than before.
+FORMAT_VERSION = 1
+
 
 class RowError(Exception):
     """A row that is not of its format."""

@@ -31,10 +31,12 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     Attributes:
         dataset: the data set.
         files: size in bytes and time of change in nanoseconds of each local file.
+        made_with: versions of what makes tokens of rows.
     """
 
     dataset: Dataset
     files: dict[str, tuple[int, int]]
+    made_with: dict[str, str] = {}
 
 
 class PartState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -89,11 +91,13 @@ class Parts:
         return self._states[-1].given if self._states else {}
 
     def tokenizer(self) -> Any | None:
-        """The vocabulary, if it is there."""
+        """The vocabulary, if it is there and whole."""
         from tokenizers import Tokenizer
 
-        path = self._tokenizer_path
-        return Tokenizer.from_file(str(path)) if path.exists() else None
+        try:
+            return Tokenizer.from_file(str(self._tokenizer_path))
+        except Exception:
+            return None
 
     def keep_tokenizer(self, tokenizer: Any) -> None:
         """Keep the vocabulary."""

@@ -11,6 +11,7 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import numpy as np
 from scaling_study.errors import write_atomically
 from scaling_study.spec import Dataset, DataSource, SourceCount, TokenManifest
 from scaling_study.training.corpus import generate_documents
+from scaling_study.training.documents import FORMAT_VERSION
 from scaling_study.training.mixture import Given, Mixture
 from scaling_study.training.parts import Definition, Parts, discard
 from scaling_study.training.sources import TextStream, local_files
@@ -68,23 +70,31 @@ def _prepare_synthetic(dataset: Dataset, folder: Path, say: Say) -> TokenManifes
 
 def _prepare_text(dataset: Dataset, folder: Path, say: Say) -> TokenManifest:
     place = folder / f"{dataset.name}.parts"
-    manifest = _prepared(dataset, folder)
+    files = _local_files(dataset)
+    manifest = _prepared(dataset, files, folder)
     if manifest:
         say("prepared already")
     else:
-        parts = Parts(place, Definition(dataset=dataset, files=_local_files(dataset)))
+        parts = Parts(place, Definition(dataset=dataset, files=files, made_with=_made_with()))
         tokenizer = parts.tokenizer() or _train(dataset, parts, say)
         _encode(dataset, parts, tokenizer, say)
-        manifest = _finish(dataset, parts, tokenizer, folder)
+        manifest = _finish(dataset, files, parts, tokenizer, folder)
     discard(place)
     return manifest
 
 
-def _prepared(dataset: Dataset, folder: Path) -> TokenManifest | None:
-    """The manifest, if everything that it describes is there."""
+def _made_with() -> dict[str, str]:
+    """Versions of what turns rows into tokens: parts of several are not mixed."""
+    return {name: version(name) for name in ("datasets", "tokenizers")} | {"documents": str(FORMAT_VERSION)}
+
+
+def _prepared(dataset: Dataset, files: dict[str, tuple[int, int]], folder: Path) -> TokenManifest | None:
+    """The manifest, if everything that it describes is there and is of today's definition and files."""
     try:
         manifest = msgspec.json.decode(_path(dataset, folder, "json").read_bytes(), type=TokenManifest)
-        if manifest.dataset != dataset or not _path(dataset, folder, "tokenizer.json").exists():
+        if (manifest.dataset, manifest.files) != (dataset, files) or not _path(
+            dataset, folder, "tokenizer.json"
+        ).exists():
             return None
         with _path(dataset, folder, "bin").open("rb") as tokens:
             sha256 = hashlib.file_digest(tokens, "sha256").hexdigest()
@@ -151,11 +161,14 @@ def _rate(done: int, wanted: int, there: int, began: float) -> str:
     return f"{done:,} of {wanted:,} tokens ({done / wanted:.1%}), {per_second:,.0f} a second"
 
 
-def _finish(dataset: Dataset, parts: Parts, tokenizer: Any, folder: Path) -> TokenManifest:
+def _finish(
+    dataset: Dataset, files: dict[str, tuple[int, int]], parts: Parts, tokenizer: Any, folder: Path
+) -> TokenManifest:
     sha256 = parts.join(_path(dataset, folder, "bin"))
     write_atomically(_path(dataset, folder, "tokenizer.json"), tokenizer.to_str().encode())
     sources = {name: SourceCount(documents=given.documents, tokens=given.tokens) for name, given in parts.given.items()}
-    return _write_manifest(folder, TokenManifest(dataset=dataset, tokens=parts.tokens, sha256=sha256, sources=sources))
+    manifest = TokenManifest(dataset=dataset, tokens=parts.tokens, sha256=sha256, sources=sources, files=files)
+    return _write_manifest(folder, manifest)
 
 
 def _write_manifest(folder: Path, manifest: TokenManifest) -> TokenManifest:

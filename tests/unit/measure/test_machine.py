@@ -65,5 +65,14 @@ def test_pages_of_a_file_are_no_memory_that_is_needed(tmp_path):
     assert _measured(script) == pytest.approx(16, abs=4)
 
 
+@ON_LINUX
+def test_a_peak_stays_when_pages_of_a_file_come_in_later(tmp_path):
+    (tmp_path / "tokens.bin").write_bytes(bytes(64 * 2**20))
+    script = "import mmap; memory = PeakMemory(); block = bytearray(48 * MIB); del block; memory.sample()\n"
+    script += f"file = open({str(tmp_path / 'tokens.bin')!r}, 'rb')\n"
+    script += "pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ); sum(pages[::4096])"
+    assert _measured(script) == pytest.approx(48, abs=4)
+
+
 def test_nothing_allocated_is_about_nothing():
     assert 0 <= PeakMemory().gib() < 0.01

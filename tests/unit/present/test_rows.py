@@ -54,10 +54,10 @@ def test_calls_are_counted() -> None:
 
 def test_a_figure_without_conditions_has_every_record() -> None:
     frame = made.mini_collectives()
-    assert rows.selected(frame, {}).height == 8
-    assert rows.selected(frame, {"op": "all_reduce", "nodes": 4})["message_bytes"].to_list() == [2**16, 2**24]
+    assert rows.selected(frame, {}, "it").height == 8
+    assert rows.selected(frame, {"op": "all_reduce", "nodes": 4}, "it")["message_bytes"].to_list() == [2**16, 2**24]
     with pytest.raises(UserError, match="no column 'opp'"):
-        rows.selected(frame, {"opp": "all_reduce"})
+        rows.selected(frame, {"opp": "all_reduce"}, "it")
 
 
 def test_floats_are_rounded_to_six_digits() -> None:

@@ -118,6 +118,29 @@ def test_a_collective_sweep_takes_nothing_from_the_base_of_training():
     assert _expand(text[:-1] + ", exclude_where: [{op: send_recv}, {message_bytes: {above: 8}}]}") == [runs[0], runs[2]]
 
 
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ("nodes: [1], message_bytes: [10]", "message_bytes (10) cannot be split evenly over 2 ranks of bf16"),
+        ("nodes: [2], message_bytes: [12]", "message_bytes (12) cannot be split evenly over 4 ranks of bf16"),
+    ],
+)
+def test_an_impossible_collective_is_an_error(fields, message):
+    text = f"{{kind: collective, base: {{hardware: part, op: all_gather}}, product: {{{fields}}}}}"
+    with pytest.raises(UserError) as caught:
+        _expand(text)
+    assert message in str(caught.value)
+    assert "exclude_where." in str(caught.value)
+
+
+def test_a_collective_of_one_rank_is_an_error():
+    alone = CATALOGUE.hardware["part"]
+    catalogue = Catalogue(models={}, hardware={"part": msgspec.structs.replace(alone, gpus_per_node=1)})
+    text = "{kind: collective, base: {hardware: part, op: all_gather}, product: {nodes: [1], message_bytes: [8]}}"
+    with pytest.raises(UserError, match=r"at least two ranks, nodes \(1\) gives 1"):
+        expand(_study(text), "s", catalogue)
+
+
 def test_a_protocol_may_be_given_for_a_sweep():
     run = _expand("base: {nodes: 1, protocol: {iterations: 7, discard: 1}}")[0]
     assert (run.protocol.iterations, run.protocol.discard, run.protocol.profiled_iterations) == (7, 1, 3)

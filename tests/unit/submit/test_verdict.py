@@ -171,6 +171,9 @@ def test_a_killed_rank_is_the_cause_of_lost_peers(files, dead):
     ("code", "kind", "said"),
     [
         (-9, FailureKind.KILLED, "without a word (killed from outside, or out of memory)"),
+        (-15, FailureKind.KILLED, "without a word (killed from outside, or out of memory)"),
+        (-11, FailureKind.ERROR, "by SIGSEGV"),
+        (-6, FailureKind.ERROR, "by SIGABRT"),
         (1, FailureKind.ERROR, "with exit code 1"),
         (0, FailureKind.ERROR, "with exit code 0"),
         (255, FailureKind.KILLED, "without a word (killed from outside, or out of memory)"),
@@ -182,6 +185,14 @@ def test_a_rank_that_ended_before_it_said_who_it_is(files, code, kind, said):
     assert (gone.rank, gone.kind, gone.host) == (1, kind, os.uname().nodename)
     assert gone.message == f"its process ended {said}"
     assert gone.traceback == "ImportError: no module named torch"
+
+
+def test_a_report_that_cannot_be_read_is_none(files, dead):
+    files.process(0).write_bytes(msgspec.json.encode(dead))
+    files.failure(0).write_text('{"rank": 0, "host"')
+    (gone,) = failures(files, 1)
+    assert gone.kind is FailureKind.KILLED
+    assert verdict(assignment(files.folder), [gone], STARTED).outcome is Outcome.FAILED
 
 
 def test_logs_of_ranks_are_not_confused(files):

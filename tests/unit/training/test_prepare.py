@@ -2,6 +2,7 @@
 
 import hashlib
 import itertools
+import os
 
 import msgspec
 import numpy as np
@@ -152,6 +153,32 @@ def test_a_file_that_is_gone_is_made_again(name, texts, whole, tmp_path):
         (tmp_path / other).write_bytes((whole[0] / other).read_bytes())
     prepare.prepare(text_set(texts), tmp_path)
     assert _content(tmp_path) == _content(whole[0])
+
+
+def test_text_that_has_changed_since_is_prepared_again(tmp_path):
+    source, data = tmp_path / "source", tmp_path / "data"
+    source.mkdir()
+    write_articles(source)
+    write_threads(source)
+    first = prepare.prepare(text_set(source), data)
+    for path in source.iterdir():
+        os.utime(path, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns + 1))
+    said = []
+    second = prepare.prepare(text_set(source), data, said.append)
+    assert "prepared already" not in said
+    assert (second.sha256, second.files != first.files) == (first.sha256, True)
+
+
+def test_a_damaged_vocabulary_is_trained_again(texts, whole, tmp_path, monkeypatch):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(prepare, "_encode", stop)
+        with pytest.raises(KeyboardInterrupt):
+            prepare.prepare(text_set(texts), tmp_path)
+    (tmp_path / "texts.parts/tokenizer.json").write_text('{"version": ')
+    assert prepare.prepare(text_set(texts), tmp_path).sha256 == whole[1].sha256
 
 
 def test_the_spelling_of_the_end_is_text_like_any_other(tmp_path):

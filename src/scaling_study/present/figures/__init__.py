@@ -75,7 +75,7 @@ def draw_figure(study: Study, name: str, records: pl.DataFrame, catalogue: Catal
     """
     request = study.figure(name)
     module = figure_module(request.draw or name)
-    drawn = selected(records, request.where)
+    drawn = selected(records, request.where, f"study {study.name}, figure {name}")
     if drawn.is_empty():
         raise UserError(
             f"no record to draw in {name}",

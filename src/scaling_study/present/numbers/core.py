@@ -159,7 +159,12 @@ def trend(values: Sequence[float | None]) -> str | None:
     if len(known) < 2 or len(known) < len(values):
         return None
     said = moves(known[0], known[-1])
-    steps = [after - before for before, after in itertools.pairwise(known)]
     way = known[-1] - known[0]
-    astray = said != "hardly changes" and any(step * way < 0 for step in steps)
+    changes = [
+        (after - before, abs(after - before) / (abs(before) or 1.0)) for before, after in itertools.pairwise(known)
+    ]
+    if said == "hardly changes":
+        moved = any(size >= NEGLIGIBLE for _, size in changes)
+        return "ends where it began, though not without changing between" if moved else said
+    astray = any(step * way < 0 and size >= NEGLIGIBLE for step, size in changes)
     return f"{said}, though not at every step" if astray else said

@@ -63,7 +63,9 @@ def test_unknown_figures_are_errors(name: str, message: str) -> None:
 
 
 def test_nothing_to_draw_is_an_error() -> None:
-    with pytest.raises(UserError, match="no record to draw"):
+    with pytest.raises(
+        UserError, match=r"study paper, figure hst-06a: no record has hardware: 'a100'\. Values there: cpu"
+    ):
         draw_figure(STUDY, "hst-06a", made.mini_model_parallel(), CATALOGUE)
 
 
