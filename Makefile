@@ -13,7 +13,7 @@ INPUTS := pyproject.toml constraints/cpu.txt
 # Snakemake ends when make does, even if make is killed.
 SNAKEMAKE = SCALING_STUDY_OWNER_PID=$$PPID PATH="$(abspath $(BIN)):$$PATH" exec $(BIN)/snakemake
 
-.PHONY: help study test figure paper lint clean
+.PHONY: help study test figure paper lint bench clean
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 
@@ -23,6 +23,7 @@ help:
 	@echo 'make figure FIGURE=hst-04 STUDY=mini  redraw one figure from committed records (no torch)'
 	@echo 'make paper                            rebuild the paper from committed records (no torch)'
 	@echo 'make lint                             style, types, workflow format'
+	@echo 'make bench                            training beside transformers and torchtitan; what profiling and starting cost'
 	@echo 'make clean                            remove what was measured and built; keep committed records and figures'
 
 study: $(VENV)/.train
@@ -43,6 +44,11 @@ lint: $(VENV)/.dev
 	@$(BIN)/ruff format --check src tests
 	@$(BIN)/mypy
 	@$(BIN)/snakefmt --check Snakefile workflow
+
+# BENCH='--only one-process --rounds 3' takes less time.
+bench: $(VENV)/.train $(VENV)/.dev
+	@$(MAKE) --no-print-directory $(VENV)/.bench || echo 'torchtitan cannot be installed here; going on without it' >&2
+	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m benchmarks $(BENCH)
 
 clean:
 	rm -rf .snakemake paper/paper.pdf paper/build
@@ -65,4 +71,9 @@ $(VENV)/.train: $(VENV)/.base
 $(VENV)/.dev: $(VENV)/.base
 	@echo 'setting up $(VENV): tools for tests and lint'
 	@$(PIP) --editable '.[dev]'
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/.train
+	@echo 'setting up $(VENV): torchtitan'
+	@$(PIP) --editable '.[bench]'
 	@touch $@

@@ -49,7 +49,7 @@ def attempts(checkout):
 
 
 def test_everything_is_there_and_measured(measured):
-    assert len(attempts(measured)) == 3
+    assert len(attempts(measured)) == 5
     shared = set(measured.run_ids("data_parallel")) & set(measured.run_ids("pipeline_parallel"))
     assert len(shared) == 1
     drawn = json.loads((measured.folder / f"{FIGURE}.vl.json").read_text())
