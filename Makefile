@@ -37,11 +37,11 @@ paper: $(VENV)/.base
 	@$(SNAKEMAKE) --profile workflow/profiles/cached
 
 test: $(VENV)/.train $(VENV)/.dev
-	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest
+	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: $(VENV)/.dev
-	@$(BIN)/ruff check src tests
-	@$(BIN)/ruff format --check src tests
+	@$(BIN)/ruff check src tests benchmarks
+	@$(BIN)/ruff format --check src tests benchmarks
 	@$(BIN)/mypy
 	@$(BIN)/snakefmt --check Snakefile workflow
 

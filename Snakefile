@@ -42,6 +42,11 @@ onstart:
         raise WorkflowError(str(error)) from None
 
 
+onsuccess:
+    for line in plan.made():
+        print(line, file=sys.stderr)
+
+
 rule all:
     default_target: True
     input:

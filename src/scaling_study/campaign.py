@@ -90,6 +90,13 @@ def promote_records(config: Config, study: Study, platform_name: str, results_fo
     paths = sorted(source.glob("*.parquet"))
     if not paths:
         raise UserError("there are no records", where=str(source), remedy=f"Measure the study {study.name} first.")
+    missing = {name for name, sweep in study.sweeps.items() if sweep.status == "ready"} - {path.stem for path in paths}
+    if missing:
+        raise UserError(
+            f"records of {', '.join(sorted(missing))} are missing",
+            where=str(source),
+            remedy=f"Measure the whole study {study.name} first; the cache holds one study, not parts of several.",
+        )
     target = results_folder / "cached" / study.name / platform_name
     for path in paths:  # all are checked before the first is copied
         require_runs(read_records(path), _run_ids(config, study, path.stem), str(path))

@@ -168,8 +168,8 @@ def paper(
 ) -> None:  # fmt: skip
     """Build the paper from the records of STUDY; each record file is named after its sweep.
 
-    Example: scaling-study paper mini results/cached/mini/local/data_parallel.parquet
-    results/cached/mini/local/model_parallel.parquet --figures figures/mini --output paper/paper.pdf
+    Example: scaling-study paper mini results/cached/mini/local/*.parquet --figures figures/mini
+    --output paper/paper.pdf
     """
     from scaling_study.campaign import records_of_sweep
     from scaling_study.present.paper import build_paper

@@ -72,7 +72,7 @@ class SweepMonitor:
         why = f": {result.reason}" if result.outcome is not Outcome.OK else ""
         position = list(self._done).index(name) + 1
         if fresh or why:
-            self._say(f"[{position}/{len(self._done)}] {name}  {result.outcome}{why}  ({took})")
+            self._say(f"{self._title} [{position}/{len(self._done)}] {name}  {result.outcome}{why}  ({took})")
         self._write_log(f"{result.outcome} {name} ({took}){why}")
 
     def note(self, message: str) -> None:

@@ -9,6 +9,8 @@ import msgspec
 from scaling_study.roofline import infeasible_because, least_gpu_hours, least_memory_gib
 from scaling_study.spec import Catalogue, Config, Run, TrainingRun, expand, ranks_of, run_id
 
+_PLAIN_WIDTH = 240
+
 
 def list_runs(config: Config, study_name: str, sweep_name: str | None, platform_name: str | None) -> dict[str, Any]:
     """Every run once, with the sweeps that it belongs to, feasibility and lower bounds; and totals a sweep.
@@ -75,6 +77,8 @@ def print_listing(listing: dict[str, Any]) -> None:
     from rich.table import Column, Table
 
     console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=_PLAIN_WIDTH)  # whole names, for those who search in them
     table = Table(Column("run", overflow="fold"), "GPUs", "sweeps", "feasible", title=f"runs of {listing['study']}")
     for row in listing["runs"]:
         table.add_row(row["run_id"], f"{row['gpus']:,}", ", ".join(row["sweeps"]), row["reason"] or "yes")

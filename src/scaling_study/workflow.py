@@ -19,7 +19,7 @@ import msgspec
 
 from scaling_study.errors import UserError, explain_os_error
 from scaling_study.recordfile import SCHEMA_VERSION, is_damaged
-from scaling_study.spec import Config, Run, Study, TableRequest, TrainingRun, expand, run_id
+from scaling_study.spec import Config, FigureRequest, Run, Study, TableRequest, TrainingRun, expand, run_id
 
 PAPER, PAPER_STUDY = "paper/paper.pdf", "mini"
 SOURCES = ("measure", "cached")
@@ -167,6 +167,13 @@ class Plan:
             self._require(records)
         return [*records, *self.figures(), *self.tables(), *([PAPER] if self.has_paper else [])]
 
+    def made(self) -> list[str]:
+        """What a person finds where, after the workflow has ended well."""
+        lines = [f"figures and tables: figures/{name}/" for name in self.studies]
+        if self.has_paper and self._figure is None:
+            lines.append(f"paper: {PAPER}")
+        return lines
+
     def all_records(self) -> list[str]:
         """The record file of every sweep of every study."""
         return [self.records(study.name, sweep) for study in self.studies.values() for sweep in self.sweeps(study)]
@@ -203,7 +210,7 @@ class Plan:
     def data_of_sweep(self, wildcards: Wildcards) -> list[str]:
         """The token files that a sweep reads."""
         names = {run.protocol.data for run in self._runs(wildcards) if isinstance(run, TrainingRun)}
-        return [f"results/data/{name}.json" for name in sorted(names)]
+        return [f"results/data/{name}{suffix}" for name in sorted(names) for suffix in (".json", ".bin")]
 
     def run_ids(self, wildcards: Wildcards) -> str:
         """The runs of a sweep: with `definitions`, all of a study that may cause it to be gathered anew."""
@@ -227,9 +234,13 @@ class Plan:
         return hashlib.sha256(definition).hexdigest()[:16]
 
     def presented(self, wildcards: Wildcards) -> str:
-        """A digest of a study's definition, whose titles and assumptions figures, tables and paper print."""
-        name = getattr(wildcards, "study", PAPER_STUDY)
-        return hashlib.sha256(msgspec.json.encode(self.studies[name], order="sorted")).hexdigest()[:16]
+        """A digest of what a figure, a table or the paper prints of a study's definition: titles and assumptions."""
+        study = self.studies[getattr(wildcards, "study", PAPER_STUDY)]
+        requests: dict[str, FigureRequest | TableRequest] = {**study.figures, **study.tables}
+        request = requests.get(getattr(wildcards, "figure", getattr(wildcards, "table", "")))
+        shown = [study.sweeps[name] for name in ([request.sweep] if request else study.sweeps) if name]
+        said = [study.title, request, [[sweep.title, sweep.assumptions] for sweep in shown]]
+        return hashlib.sha256(msgspec.json.encode(said, order="sorted")).hexdigest()[:16]
 
     def _runs(self, wildcards: Wildcards) -> list[Run]:
         return expand(self.studies[wildcards.study], wildcards.sweep, self.config.catalogue)

@@ -337,7 +337,7 @@ def _measure(config, results, platform="here", sweep="one", output=None):
         (
             "here",
             "one",
-            "{results}/data: the data set 'small' is not prepared. Run: scaling-study prepare small --results",
+            "{results}/data: the data set 'small' is not prepared. Delete {results}/data/small.json and run `make",
         ),
     ],
 )

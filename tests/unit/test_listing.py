@@ -16,7 +16,7 @@ sweeps:
   one: {title: one, product: {nodes: [1, 2]}}
   two: {title: two, base: {nodes: 2}, product: {tp: [1, 2]}}
   talk: {title: talk, kind: collective, product: {nodes: [1, 4]},
-         base: {hardware: part, op: all_reduce, message_bytes: 8}}
+         base: {hardware: part, op: all_reduce, message_bytes: 32}}
   elsewhere: {title: elsewhere, base: {nodes: 1, hardware: unknown}}
 """
 #: 4 layers of 4 * 256**2 + 3 * 256 * 1024 + 2 * 256, embedding and head of 1000 * 256, final norm

@@ -115,7 +115,10 @@ def test_another_configuration_folder(checkout):
 
 def test_a_sweep_reads_the_token_files_of_its_runs(checkout):
     plan = Plan({"studies": "first"}, checkout)
-    assert plan.data_of_sweep(wildcards(study="first", sweep="two")) == ["results/data/words.json"]
+    assert plan.data_of_sweep(wildcards(study="first", sweep="two")) == [
+        "results/data/words.json",
+        "results/data/words.bin",
+    ]
 
 
 def test_the_only_parameter_of_a_measurement_is_its_run_ids(checkout):

@@ -14,12 +14,12 @@ rule data:
         "scaling-study prepare {wildcards.dataset} 2> >(tee {log} >&2)"
 
 
-# All cores, so that nothing else runs beside a measurement.
+# All cores, so that nothing else runs beside a measurement. `update`: records stay where measuring others fails.
 rule measure:
     input:
         data=plan.data_of_sweep,
     output:
-        "results/{study}/{platform}/{sweep}.parquet",
+        update("results/{study}/{platform}/{sweep}.parquet"),
     log:
         "results/logs/{study}/{platform}/{sweep}.log",
     threads: workflow.cores

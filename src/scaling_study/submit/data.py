@@ -18,8 +18,8 @@ def prepared(dataset: Dataset, folder: Path, runs: Iterable[TrainingRun], catalo
     Raises:
         UserError: it is not prepared, is damaged, was prepared from another definition, or does not fit a run.
     """
-    again = f"Run: scaling-study prepare {dataset.name} --results {folder.parent}"
     path = folder / f"{dataset.name}.json"
+    again = f"Delete {path} and run `make study` again, or run: scaling-study prepare {dataset.name}"
     try:
         manifest = msgspec.json.decode(path.read_bytes(), type=TokenManifest)
         with (folder / f"{dataset.name}.bin").open("rb") as tokens:

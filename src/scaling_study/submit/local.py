@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import getpass
 import multiprocessing
 import os
 import sys
@@ -72,10 +71,12 @@ def run_locally(assignment: Assignment, platform: Platform, on_progress: OnProgr
 def alone_on_this_machine(on_wait: Callable[[], None]) -> Iterator[None]:
     """Hold the machine for one run: local runs disturb each other, whichever checkout or driver they belong to.
 
+    The lock is one for each user and temporary folder.
+
     Args:
         on_wait: called once if another run holds it.
     """
-    path = Path(tempfile.gettempdir()) / f"scaling-study-{getpass.getuser()}.lock"
+    path = Path(tempfile.gettempdir()) / f"scaling-study-{os.getuid()}.lock"
     with path.open("a", encoding="ascii") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

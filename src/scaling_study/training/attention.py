@@ -57,7 +57,11 @@ def _sdpa(q_BTHK: Tensor, k_BTGK: Tensor, v_BTGK: Tensor) -> Tensor:
 
 def _xformers() -> Attend:
     """Xformers' `memory_efficient_attention` with a causal bias; grouped heads as its fifth dimension."""
-    from xformers.ops import LowerTriangularMask, memory_efficient_attention
+    try:
+        from xformers.ops import LowerTriangularMask, memory_efficient_attention
+    except ImportError as error:
+        message = "attention: xformers is not installed here; install the extra `gpu`, or choose another backend"
+        raise ImportError(message) from error
 
     def attend(q_BTHK: Tensor, k_BTGK: Tensor, v_BTGK: Tensor) -> Tensor:
         heads, groups = q_BTHK.shape[2], k_BTGK.shape[2]

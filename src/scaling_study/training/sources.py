@@ -154,7 +154,7 @@ def _explained(source: TextSource) -> Iterator[None]:
         raise UserError(
             f"it cannot be read: {_problem(error)}",
             where=_place(source),
-            remedy=f"{_remedy(source, error)} What is prepared is kept: start again, and it goes on from there.",
+            remedy=_remedy(source, error),
         ) from error
 
 
@@ -167,7 +167,7 @@ def _problem(error: Exception) -> str:
 
 def _remedy(source: TextSource, error: Exception) -> str:
     if source.files:
-        return "Mend or replace the file."
+        return "Mend or replace the file; of other files everything is prepared anew."
     if isinstance(error, FileNotFoundError | ValueError):
         return "Check path, config, split and revision."
-    return "Check the network."
+    return "Check the network. What is prepared is kept: start again, and it goes on from there."

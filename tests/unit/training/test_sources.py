@@ -128,7 +128,7 @@ def test_a_truncated_file_is_one_message(name, share, folder, tmp_path, open_str
     _cut(folder / name, tmp_path / name, share)
     said = _complaint(lambda: _rest(open_stream(source)))
     assert said.startswith(f"source {source.name!r} ({source.files[0]}): it cannot be read: ")
-    assert said.endswith("Mend or replace the file. What is prepared is kept: start again, and it goes on from there.")
+    assert said.endswith("Mend or replace the file; of other files everything is prepared anew.")
 
 
 def test_a_line_that_is_no_json_is_one_message(tmp_path, open_stream):
@@ -144,7 +144,7 @@ def test_an_empty_file_is_one_message(tmp_path, open_stream):
 
 def test_a_file_without_a_line_is_one_message(tmp_path, open_stream):
     (tmp_path / "threads-0.jsonl.gz").write_bytes(gzip.compress(b""))
-    assert "it cannot be read: there are no rows. Mend or replace the file." in _complaint(
+    assert "it cannot be read: there are no rows. Mend or replace the file; " in _complaint(
         open_stream, threads(tmp_path)
     )
 

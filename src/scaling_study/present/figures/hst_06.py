@@ -49,6 +49,8 @@ def _panel(frame: pl.DataFrame, y: Axis, title: str, x_title: str | None) -> alt
     ends = []
     for axis, (name, color) in LINES.items():
         line = frame.filter(pl.col("line") == axis)
+        if line["degree"].max() == 1:  # the sweep has the baseline alone
+            continue
         layers += panels.marks(line, x, y, color)
         layers += panels.crosses(line, x, y, BOX, beside=frame, color=color)
         ends += [(name, value, color) for value in panels.last(line, "degree", y.column)]
