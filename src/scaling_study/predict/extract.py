@@ -284,9 +284,25 @@ def _batch(run: TrainingRun) -> tuple[Tensor, Tensor]:
     return torch.empty(shape, dtype=torch.int64), torch.empty(shape, dtype=torch.int64)
 
 
-def _tracker(trainer: Trainer, batch: tuple[Tensor, Tensor]) -> MemTracker:
+class Totals(MemTracker):
+    """PyTorch's memory tracker without its statistics a module, which know only one forward pass a step."""
+
+    def _pre_fw_hook(self, module: nn.Module, inputs: Any) -> None:
+        pass
+
+    def _post_fw_hook(self, module: nn.Module, inputs: Any, outputs: Any) -> None:
+        pass
+
+    def _pre_bw_hook(self, module: nn.Module, args: Any) -> None:
+        pass
+
+    def _post_bw_hook(self, module: nn.Module, args: Any) -> None:
+        pass
+
+
+def _tracker(trainer: Trainer, batch: tuple[Tensor, Tensor]) -> Totals:
     """A memory tracker that knows what is alive before the step, buffers that wait empty included."""
-    tracker = MemTracker()
+    tracker = Totals()
     tracker.track_external(trainer.stages, trainer.optimizer, *batch)
     tracker.track_external(*_gathered_parameters(trainer.stages), *_receive_buffers(trainer._schedule))
     return tracker
@@ -309,7 +325,7 @@ def _receive_buffers(schedule: Any) -> Iterable[Tensor]:
             yield from (info.buffer for info in infos if getattr(info, "buffer", None) is not None)
 
 
-def _peak(tracker: MemTracker | None) -> tuple[int | None, dict[str, int]]:
+def _peak(tracker: Totals | None) -> tuple[int | None, dict[str, int]]:
     if tracker is None:
         return None, {}
     kinds = dict(tracker.get_tracker_snapshot("peak")[_CPU])
