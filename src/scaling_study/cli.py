@@ -195,6 +195,41 @@ def promote(config: Config, study_name: str, platform_name: str, results_folder:
         click.echo(path)
 
 
+@cli.command()
+@click.argument("runs_file", metavar="RUNS.csv", type=click.Path(path_type=Path))
+@click.option("--output", type=click.Path(path_type=Path), help="Table to write (parquet): rows and predictions.")
+@click.pass_obj
+def validate(config: Config, runs_file: Path, output: Path | None) -> None:
+    """Predict each row of a table of foreign measured runs; errors per source.
+
+    Example: scaling-study validate config/calibration/runs.csv --output results/validated.parquet
+    """
+    from scaling_study.predict.validation import run_validate
+
+    run_validate(runs_file, config.root, output)
+
+
+@cli.command()
+@click.option("--leave-one-source-out", "leave_one_out", is_flag=True, help="Errors per source that was not fitted on.")
+@click.option(
+    "--runs", "runs_file", type=click.Path(path_type=Path), help="Rows to judge by, instead of those fitted on."
+)
+@click.option("--assumed-networks", is_flag=True, help="Keep networks that a table assumes where a paper states one.")
+@click.option("--write", is_flag=True, help="Write the parameter sets into config/calibration.")
+@click.pass_obj
+def calibrate(
+    config: Config, leave_one_out: bool, runs_file: Path | None, assumed_networks: bool, write: bool
+) -> None:  # fmt: skip
+    """Fit the constants of the performance model; print each with its interval and sources.
+
+    Example: scaling-study calibrate --leave-one-source-out
+    """
+    from scaling_study.predict.calibration import run_calibrate
+    from scaling_study.predict.library import Library
+
+    run_calibrate(Library(config.root, stated_networks=not assumed_networks), runs_file, leave_one_out, write)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run a verb; every error that a user can mend is one message and exit code 2."""
     try:

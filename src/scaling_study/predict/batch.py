@@ -7,6 +7,7 @@ table to validate) gives them together.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -97,7 +98,8 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
 
     def computes(self, kind: Elementwise) -> Flags:
         """Which setups compute norms this way."""
-        return self.elementwise == _ELEMENTWISE[kind]
+        same: Flags = self.elementwise == _ELEMENTWISE[kind]
+        return same
 
 
 _ATTENTION = {kind: index for index, kind in enumerate(Attention)}
@@ -185,7 +187,7 @@ def batch_of(setups: Sequence[Setup]) -> Batch:
     return Batch(**{name: _typed(name, column, flags) for name, column in zip(fields, columns, strict=True)})
 
 
-def _typed(name: str, column: Array, flags: set[str]) -> NDArray[np.generic]:
+def _typed(name: str, column: Array, flags: set[str]) -> Any:
     if name in _INTEGERS:
         return column.astype(np.int64)
     return column.astype(np.bool_) if name in flags else np.ascontiguousarray(column)

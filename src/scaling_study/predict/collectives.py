@@ -19,7 +19,7 @@ _RING_BASE = {"simple": 8.4, "ll128": 14.0, "ll": 6.6}
 _RING_LINK = {"simple": 3.4, "ll128": 1.9, "ll": 0.6}
 _RING_NETWORK = {"simple": 14.0, "ll128": 4.0, "ll": 2.7}
 _TREE_BASE, _TREE_LINK, _TREE_NETWORK = 8.4, 4.0, 14.0
-_NVLS_LINK, _NVLS_NETWORK, _NVLS_TREE_NETWORK = 25.0, 18.0, 14.0
+_NVLS_LINK, _NVLS_TREE_NETWORK = 25.0, 14.0
 _NET_POST_US = 3.0  # three posts of 1 us that each step of a ring across nodes pays
 #: Bus bandwidth of NVLS over the ring's: 480 against 370 GB/s (collectives.csv, nvidia_gtc24_s62129_slide12).
 _NVLS_OVER_RING = 1.3
@@ -112,8 +112,8 @@ def _tree(fabric: Fabric, group: Group, message_bytes: Array) -> Array:
     """Seconds of an all-reduce up and down two binary trees."""
     cap = np.where(group.nodes > 2, fabric.caps[4], fabric.caps[3]) * 1e9
     bandwidth = np.minimum(_bus(fabric, group) * _LL128_SHARE, cap)
-    hops = (group.per_node - 1) * _TREE_LINK * fabric.link_latency
-    hops = hops + np.log2(group.nodes) * _TREE_NETWORK * fabric.network_latency
+    inside = (group.per_node - 1) * _TREE_LINK * fabric.link_latency
+    hops = inside + np.log2(group.nodes) * _TREE_NETWORK * fabric.network_latency
     return _TREE_BASE * _US + 2 * hops + 2 * message_bytes / bandwidth
 
 
@@ -124,8 +124,8 @@ def _nvls(fabric: Fabric, group: Group, message_bytes: Array) -> Array:
     inside = fabric.ring_bytes_per_s * _NVLS_OVER_RING
     across = np.where(group.nodes > 1, fabric.network_rate * group.network_bytes_per_s, np.inf)
     wire = 2 * message_bytes * (group.ranks - 1) / group.ranks
-    latency = _NVLS_LINK * fabric.link_latency
-    latency = latency + 2 * np.log2(group.nodes) * _NVLS_TREE_NETWORK * fabric.network_latency
+    tree = 2 * np.log2(group.nodes) * _NVLS_TREE_NETWORK * fabric.network_latency
+    latency = _NVLS_LINK * fabric.link_latency + tree
     return np.where(group.per_node >= 4, latency + wire / np.minimum(inside, across), np.inf)
 
 
@@ -150,5 +150,7 @@ def send(fabric: Fabric, batch: Batch, stride: Array, message_bytes: Array) -> A
     across = stride >= batch.gpus_per_node
     share = fabric.network_rate * batch.network_bytes_per_s / batch.gpus_per_node
     inside = fabric.ring_bytes_per_s * np.where(batch.switched, 1.0, 0.5)
-    latency = np.where(across, _RING_NETWORK["simple"] * fabric.network_latency, _RING_LINK["simple"] * fabric.link_latency)
+    latency = np.where(
+        across, _RING_NETWORK["simple"] * fabric.network_latency, _RING_LINK["simple"] * fabric.link_latency
+    )
     return _RING_BASE["simple"] * _US + latency + message_bytes / np.where(across, share, inside)

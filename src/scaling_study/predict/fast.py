@@ -92,9 +92,7 @@ def _beside(compute: Array, wire: Array, constants: Constants) -> Array:
     return np.maximum(compute + constants.overlap_slowdown * np.minimum(compute, wire), wire)
 
 
-def _stage_with_sharding(
-    batch: Batch, stage: tuple[Array, Array], times: Block, shard: Sharded, constants: Constants
-) -> tuple[Array, Array]:
+def _sharding(batch: Batch, times: Block, shard: Sharded, constants: Constants) -> tuple[Array, Array]:
     """Seconds of all micro-batches' forward and backward passes beyond those without sharding.
 
     Gather i may start when block i - 2 has been computed, so a block has the next one's gather beside it; in the
@@ -123,9 +121,7 @@ def _reduction(batch: Batch, fabric: Fabric, parameters: Array, memory: Array) -
     reduced = all_reduce(fabric, group, whole)
     scattered = all_gather(fabric, group, whole)
     parameters_back = all_gather(fabric, group, _BYTES * parameters)
-    sharded = np.where(
-        batch.reduce_by_all_reduce, reduced + _FLATTENED_BYTES * parameters / memory, scattered
-    )
+    sharded = np.where(batch.reduce_by_all_reduce, reduced + _FLATTENED_BYTES * parameters / memory, scattered)
     seconds = np.where(batch.shards_optimizer, sharded + parameters_back, reduced)
     return np.where(batch.gathers, 0.0, seconds)
 
@@ -155,7 +151,7 @@ def iteration(batch: Batch, constants: Constants, family: str) -> Iteration:
     backward = layers * times.backward + head[1] + np.where(alone, ends[1], 0.0)
 
     shard = _sharded(batch, fabric)
-    gathering, reducing = _stage_with_sharding(batch, (forward, backward), times, shard, constants)
+    gathering, reducing = _sharding(batch, times, shard, constants)
     message = _message(batch, fabric) * constants.message_cost
     waits = np.where(batch.pp > 1, 2 * message, 0.0)
     slowest = forward + backward + waits + np.where(batch.pp > 1, constants.stage_sync_us * 1e-6, 0.0)

@@ -1,8 +1,9 @@
 """Fitting constants: least squares on the logarithm of step times, robust to outliers, held by priors.
 
 The unknowns are logarithms of the constants; a constant that differs by family is an unknown for each. Residuals are
-Huber's, every source weighs the same whatever its number of rows (up to a cap), and each unknown has a residual of its
-own that pulls it to its prior. Gauss-Newton with Levenberg's damping; numbers only, no scipy.
+Cauchy's, so a row that is far off hardly pulls; every source weighs the same whatever its number of rows (up to a
+cap), and each unknown has a residual of its own that pulls it to its prior. Gauss-Newton with Levenberg's damping;
+numpy only.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from scaling_study.predict.batch import Array, Batch
 from scaling_study.predict.fast import iteration
 from scaling_study.predict.parameters import KNOBS, Constants
 
-_NOISE = 0.06  # standard deviation of a row's logarithm; a larger residual counts linearly (Huber)
+_NOISE = 0.06  # scale of a row's logarithm: beyond it a residual counts less and less
 _ROWS_OF_A_SOURCE = 60  # a source with more rows weighs as much as this many
 _STEP = 1e-4
 _ROUNDS = 40
@@ -72,7 +73,8 @@ def constants_of(names: Sequence[str], logarithms: Array, family: str) -> Consta
 
     def value(name: str) -> float:
         knob = KNOBS[name]
-        return known.get(f"{name}@{family}", known.get(name, knob.by_family.get(family, knob.value)))
+        before = knob.by_family.get(family, knob.value)
+        return float(known.get(f"{name}@{family}", known.get(name, before)))
 
     return Constants(**{name: value(name) for name in KNOBS})
 
@@ -86,15 +88,15 @@ def fit(parts: Sequence[Measured]) -> Fit:
         return np.concatenate([*errors, (unknown - means) / spreads])
 
     best, jacobian = _minimise(residuals, means, spreads)
-    return Fit(names=names, logarithms=best, covariance=np.linalg.inv(jacobian.T @ jacobian))
+    covariance: Array = np.linalg.inv(jacobian.T @ jacobian).astype(np.float64)
+    return Fit(names=names, logarithms=best, covariance=covariance)
 
 
 def _errors(part: Measured, constants: Constants) -> Array:
-    """Huber's residuals of the logarithm of the step time, weighted."""
+    """Square roots of Cauchy's loss of the logarithm of the step time, weighted."""
     error = np.log(iteration(part.batch, constants, part.family).total / part.step_time_s) / _NOISE
-    size = np.maximum(np.abs(error), 1e-12)
-    huber: Array = np.where(size <= 1, error, np.sign(error) * np.sqrt(2 * size - 1 + 0 * size)) * part.weight
-    return huber
+    robust: Array = np.sign(error) * np.sqrt(np.log1p(error**2)) * part.weight
+    return robust
 
 
 def _minimise(residuals: Callable[[Array], Array], start: Array, scale: Array) -> tuple[Array, Array]:

@@ -14,8 +14,8 @@ _TILES = ((256, 128, 1.0), (128, 256, 1.0), (128, 128, 0.96), (64, 128, 0.82), (
 _SPLITS = (1, 4)
 _BYTES = 2  # of an element in 16-bit training
 
-#: Passes over the scores of un-fused attention, bytes a score: Megatron's fused mask and softmax writes and reads 16-bit
-#: scores; without it mask, scale, cast up, softmax and cast down are kernels of their own. Dropout adds 5.
+#: Passes over the scores of un-fused attention, bytes a score: Megatron's fused mask and softmax writes and reads
+#: 16-bit scores; without it mask, scale, cast up, softmax and cast down are kernels of their own. Dropout adds 5.
 _SCORE_BYTES = {"fused": (8.0, 14.0), "separate": (32.0, 36.0)}
 _SCORE_DROPOUT_BYTES = 5.0
 #: Bytes an element of norms: fused reads and writes once; eager RMSNorm in fp32 is eight kernels.
@@ -79,7 +79,9 @@ def matmul(device: Device, m: Array, n: Array, k: Array) -> Array:
             if split > 1:
                 seconds = seconds + 2 * split * m * n * 4 / device.memory
             best = np.minimum(best, seconds)
-    return np.maximum(best, _BYTES * (m * k + n * k + m * n) / device.memory)
+    seconds_of_bytes = _BYTES * (m * k + n * k + m * n) / device.memory
+    longer: Array = np.maximum(best, seconds_of_bytes)
+    return longer
 
 
 def attention(batch: Batch, device: Device, constants: Constants) -> tuple[Array, Array]:

@@ -31,7 +31,6 @@ class ParameterSet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         fitted_on: sources of the rows of this family; empty where nothing was measured.
         extrapolated: the family has no measured ground; its rates are a neighbour's.
         error_low, error_high: measured over predicted step time, 10% and 90% quantile over left-out sources.
-        memory_error: spread (standard deviation) of measured over predicted memory, where it is known.
     """
 
     family: str
@@ -73,6 +72,7 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     tp_backward_overlap: bool = False
     fused_pointwise: bool = True
     reduce_by_all_reduce: bool = False
+    parallel_loss: bool = True
     sync_every_microbatch: bool = False
     dtensor: bool = False
 
@@ -103,13 +103,18 @@ class _Networks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Library:
-    """Everything that a prediction needs beside the setup; read once."""
+    """Everything that a prediction needs beside the setup; read once.
 
-    def __init__(self, config_root: Path) -> None:
+    Args:
+        config_root: the folder that holds `calibration`.
+        stated_networks: put the network that a paper states in place of one that a table assumes.
+    """
+
+    def __init__(self, config_root: Path, *, stated_networks: bool = True) -> None:
         self.folder = config_root / "calibration"
         self._parts = _convert(self.folder / "parts.yaml", _Parts).parts
         self._stacks = _convert(self.folder / "stacks.yaml", _Stacks).stacks
-        self.networks = _convert(self.folder / "networks.yaml", _Networks).networks
+        self.networks = _convert(self.folder / "networks.yaml", _Networks).networks if stated_networks else {}
         self._names = {name: key for key, entry in self._parts.items() for name in (key, *entry.names)}
         self._sets: dict[str, ParameterSet] = {}
 

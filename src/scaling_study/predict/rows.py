@@ -87,7 +87,9 @@ def read_rows(path: Path) -> pl.DataFrame:
     try:
         return pl.read_csv(path, infer_schema=False)
     except OSError as error:
-        raise UserError(f"cannot be read: {error.strerror or error}", where=str(path), remedy="Check the path.") from error
+        raise UserError(
+            f"cannot be read: {error.strerror or error}", where=str(path), remedy="Check the path."
+        ) from error
     except pl.exceptions.PolarsError as error:
         first = str(error).splitlines()[0]
         raise UserError(f"not a table of comma-separated values: {first}", where=str(path)) from error
@@ -105,7 +107,7 @@ def setup_of(row: Mapping[str, Any], library: Library) -> Setup | str:
 
 
 def _reason(message: str) -> str:
-    """msgspec's words in a row's words."""
+    """A message of msgspec in the words of a table."""
     what, _, where = message.partition(" - at `$.")
     if "missing required field" in what:
         return f"{what.split('`')[1]} is missing"
@@ -209,5 +211,6 @@ def _stack(row: Row, library: Library) -> Stack:
         early_stop=traits.early_stop,
         pipeline_scatter=traits.pipeline_scatter,
         reduce_by_all_reduce=traits.reduce_by_all_reduce,
+        parallel_loss=traits.parallel_loss,
         sync_every_microbatch=traits.sync_every_microbatch,
     )
