@@ -279,41 +279,49 @@ def embedding_forward(z: Sizes) -> Iterator[Change]:
 
 
 def embedding_backward(z: Sizes, gradient: int, *, kept: bool) -> Iterator[Change]:
-    """The gradient of the whole table, of which a rank keeps its rows; the block's gradient goes.
+    """The gradient of the table; the block's gradient goes.
 
     Args:
         z: sizes.
-        gradient: bytes of the gradient of this rank's rows.
+        gradient: bytes of the gradient of the whole table: DTensor makes it on every tensor-parallel rank.
         kept: whether it stays until it is reduced or added up.
     """
     yield from _gathered(z)
-    if z.split:
-        whole_table = gradient * (z.logits // z.local_logits)
-        yield from _of(MemoryKind.GRADIENTS, whole_table, gradient, -whole_table)
-        yield from _activations(-z.whole)
-    else:
-        yield from _of(MemoryKind.GRADIENTS, gradient)
-    yield from _of(MemoryKind.GRADIENTS, 0 if kept else -gradient)
-    yield from _activations(-z.local)
+    yield from _of(MemoryKind.GRADIENTS, gradient, 0 if kept else -gradient)
+    yield from _activations(-z.whole if z.split else 0, -z.local)
 
 
-def head_forward(z: Sizes) -> Iterator[Change]:
-    """From the last block's output to the loss; the logits stay, for whoever holds them, and the log-softmax."""
+def logits_forward(z: Sizes) -> Iterator[Change]:
+    """Final norm and head; the logits are put together from all ranks' columns."""
     yield from norm_forward(z)
     yield from _gathered(z)
     yield from _activations(-z.local if z.narrow else 0, -z.local if z.split else 0)
     yield from _of(MemoryKind.LOGITS, z.local_logits)
     if z.split:
         yield from _of(MemoryKind.LOGITS, z.logits, z.logits, -z.logits - z.local_logits)
+
+
+def loss_forward(z: Sizes) -> Iterator[Change]:
+    """Cross-entropy in fp32; the logits stay, for whoever holds them, and their log-softmax."""
     copy = z.wide_logits if z.narrow else 0
-    yield from _of(MemoryKind.LOGITS, copy, z.wide_logits, -copy)
+    return _of(MemoryKind.LOGITS, copy, z.wide_logits, -copy)
 
 
-def head_backward(z: Sizes, gradient: int, *, kept: bool) -> Iterator[Change]:
-    """From the loss to the gradient of the last block's output; `gradient` in bytes, of the head's weight."""
+def loss_backward(z: Sizes) -> Iterator[Change]:
+    """The gradient of the logits, in the run's dtype; the log-softmax goes."""
     yield from _of(MemoryKind.LOGITS, z.wide_logits, z.wide_logits, -2 * z.wide_logits)
     if z.narrow:
         yield from _of(MemoryKind.LOGITS, z.logits, -z.wide_logits)
+
+
+def logits_backward(z: Sizes, gradient: int, *, kept: bool) -> Iterator[Change]:
+    """From the gradient of the logits to that of the last block's output.
+
+    Args:
+        z: sizes.
+        gradient: bytes of the gradient of the head's weight.
+        kept: whether it stays until it is reduced or added up.
+    """
     if z.split:
         yield from _of(MemoryKind.LOGITS, z.local_logits, -z.logits)
     yield from _of(MemoryKind.GRADIENTS, gradient, 0 if kept else -gradient)

@@ -84,8 +84,9 @@ def _resident(run: TrainingRun, stages: dict[int, _StageMemory], replica: int) -
     yield MemoryKind.OTHER, len(stages) * share.sequence * share.head_dim * FP32_BYTES
     yield MemoryKind.OTHER, 2 * run.local_batch * run.sequence_length * _TOKEN_BYTES
     yield MemoryKind.MESSAGES, sum(stage.messages for stage in stages.values())
-    yield MemoryKind.GRADIENTS, stored
-    yield MemoryKind.GRADIENTS, -stored
+    gradients = stored if uses_fsdp(run) else sum(stage.gradients for stage in stages.values())
+    yield MemoryKind.GRADIENTS, gradients
+    yield MemoryKind.GRADIENTS, -gradients
 
 
 def _end_of_iteration(run: TrainingRun, stages: dict[int, _StageMemory]) -> Swing:
@@ -117,6 +118,16 @@ class _StageMemory:
         """Buffers for what comes from neighbours: one a micro-batch, for activations and for gradients."""
         neighbours = 2 - self.first - self.last
         return neighbours * self.run.microbatches * self.sizes.local
+
+    @property
+    def _adds_in_another_dtype(self) -> bool:
+        """Whether FSDP2 casts gradients before it adds them up; in the same dtype, autograd adds them in place."""
+        return uses_fsdp(self.run) and self.run.precision.value != self.run.reduction_dtype.value
+
+    @property
+    def gradients(self) -> int:
+        """Bytes of all gradients after a backward pass."""
+        return self._gradient(self.root) + self.layers * self._gradient(self.block)
 
     def do(self, action: Action) -> Swing:
         """The swing of an action."""
@@ -156,19 +167,26 @@ class _StageMemory:
 
     def _gradient(self, parameters: tuple[Matrix, ...]) -> int:
         """Bytes of a backward pass's gradients, in the dtype of the parameters."""
-        return elements(parameters) * ELEMENT_BYTES[self.run.precision]
+        return self._gradient_elements(parameters) * ELEMENT_BYTES[self.run.precision]
 
     def _sum(self, parameters: tuple[Matrix, ...]) -> int:
-        """Bytes of gradients added up over micro-batches."""
+        """Bytes of gradients added up over micro-batches; where FSDP2 does it, in the reduction's dtype."""
         dtype = self.run.reduction_dtype if uses_fsdp(self.run) else self.run.precision
-        return elements(parameters) * ELEMENT_BYTES[dtype]
+        return self._gradient_elements(parameters) * ELEMENT_BYTES[dtype]
+
+    def _gradient_elements(self, parameters: tuple[Matrix, ...]) -> int:
+        """The embedding's gradient has the rows of all tensor-parallel ranks, until it is reduced."""
+        others = self.first and parameters == self.root
+        rows = self.share.vocabulary - self.share.local_vocabulary if others else 0
+        return elements(parameters) + rows * self.share.hidden
 
     def _gather(self, parameters: tuple[Matrix, ...]) -> list[Change]:
         """Copy in, all-gather, copy out; the all-gather's buffer stays for the caller to release."""
         whole = self._whole(parameters)
         if self.run.dp == 1:
             return [(MemoryKind.GATHERED, whole)]
-        return [(MemoryKind.GATHERED, size) for size in (whole // self.run.dp, whole, -(whole // self.run.dp), whole)]
+        cast = whole // self.run.dp if self.sizes.narrow else 0
+        return [(MemoryKind.GATHERED, size) for size in (cast, whole, -cast, whole)]
 
     def _buffer(self, parameters: tuple[Matrix, ...]) -> Change:
         """The all-gather's buffer goes."""
@@ -184,17 +202,25 @@ class _StageMemory:
             return swing([*self._gather(self.block), self._buffer(previous), *compute] if gathers else compute)
 
         entry = activations.embedding_forward(z) if self.first else [(MemoryKind.ACTIVATIONS, z.local)]
-        head = list(activations.head_forward(z)) if self.last else []
-        if self.last and self.run.pp == 1:
-            head.append((MemoryKind.LOGITS, -z.logits))
         return sequence(
             [
                 swing([*(self._gather(self.root) if gathers else []), *entry]),
                 block(self.root),
                 repeat(block(self.block), self.layers - 1),
-                swing([*([self._buffer(self.block)] if gathers else []), *head, *self._resharded(self.root)]),
+                swing(self._end_of_forward([self._buffer(self.block)] if gathers else [])),
             ]
         )
+
+    def _end_of_forward(self, gathered: list[Change]) -> Iterator[Change]:
+        """Logits; then FSDP2's last buffer goes, and the parameters outside the blocks; then the loss."""
+        if self.last:
+            yield from activations.logits_forward(self.sizes)
+        yield from gathered
+        yield from self._resharded(self.root)
+        if self.last:
+            yield from activations.loss_forward(self.sizes)
+        if self.last and self.run.pp == 1:
+            yield MemoryKind.LOGITS, -self.sizes.logits
 
     def _resharded(self, parameters: tuple[Matrix, ...]) -> list[Change]:
         """After a forward pass, where the run asks for it."""
@@ -202,7 +228,7 @@ class _StageMemory:
 
     def _backward(self, gathered: bool, reduces: bool, first: bool) -> Swing:
         """From the last block to the first; each gathers the one before it while it computes."""
-        z, kept = self.sizes, uses_fsdp(self.run) or first
+        z, kept = self.sizes, first or self._adds_in_another_dtype
         gathers = not gathered and uses_fsdp(self.run)
         compute = list(activations.block_backward(z, self.run.activation_checkpointing, self._block_weights(kept=kept)))
         pending = self._gather(self.block)[:-1] if gathers and self.run.dp > 1 else []
@@ -212,19 +238,20 @@ class _StageMemory:
             after = self._after_backward(self.block, previous, reduces=reduces, first=first)
             return swing([*arrive, *ahead, *compute, *after])
 
-        begin = [*self._gather(self.root), self._buffer(self.root), *pending] if gathers else []
-        head = list(activations.head_backward(z, self._table(), kept=kept)) if self.last else []
+        begin = list(activations.loss_backward(z)) if self.last else []
+        begin += [*self._gather(self.root), self._buffer(self.root), *pending] if gathers else []
+        begin += activations.logits_backward(z, self._table(), kept=kept) if self.last else []
         if self.layers == 1:
             middle = [block([], ())]
         else:
             inner = repeat(block(pending, self.block), self.layers - 2)
             middle = [block(pending, ()), inner, block([], self.block)]
-        return sequence([swing([*begin, *head]), *middle, swing(self._end_of_backward(kept, reduces, first))])
+        return sequence([swing(begin), *middle, swing(self._end_of_backward(kept, reduces, first))])
 
     def _end_of_backward(self, kept: bool, reduces: bool, first: bool) -> Iterator[Change]:
         """The embedding's gradient, or one for the stage before; then the parameters outside the blocks."""
         if self.first:
-            yield from activations.embedding_backward(self.sizes, self._table(), kept=kept)
+            yield from activations.embedding_backward(self.sizes, self._table() * self.run.tp, kept=kept)
         else:
             yield MemoryKind.ACTIVATIONS, -self.sizes.local
         yield from self._after_backward(self.root, self.block, reduces=reduces, first=first)
@@ -258,7 +285,7 @@ class _StageMemory:
         if not uses_fsdp(self.run) or not parameters:
             return []
         changes: list[Change] = []
-        if accumulates(self.run):
+        if accumulates(self.run) and self._adds_in_another_dtype:
             if first:
                 changes.append((MemoryKind.GRADIENTS, self._sum(parameters)))
             changes.append((MemoryKind.GRADIENTS, -self._gradient(parameters)))
