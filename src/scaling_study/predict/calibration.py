@@ -132,7 +132,7 @@ def parameter_sets(whole: Fit, left: Sequence[Left]) -> list[ParameterSet]:
         for run, unseen, measured in zip(part.rows, part.unseen, part.measured, strict=True):
             ratios.setdefault(run.setup.part.family, []).append((part.source, float(measured / unseen)))
     measured_sets = {family: _set(whole, family, pairs) for family, pairs in ratios.items()}
-    others = [_neighbour(whole, family, measured_sets[of]) for family, of in _UNMEASURED.items() if of in measured_sets]
+    others = [_neighbour(family, measured_sets[of]) for family, of in _UNMEASURED.items() if of in measured_sets]
     return [*measured_sets.values(), *others]
 
 
@@ -149,15 +149,22 @@ def _set(whole: Fit, family: str, pairs: Sequence[tuple[str, float]]) -> Paramet
     )
 
 
-def _neighbour(whole: Fit, family: str, measured: ParameterSet) -> ParameterSet:
-    """A family without measurements: its own priors where it has them, else the shared fit; wider."""
+def _neighbour(family: str, measured: ParameterSet) -> ParameterSet:
+    """A family without measurements: its priors, moved as far as the measured neighbour's were; wider."""
+    estimates = {}
+    for name, knob in KNOBS.items():
+        near = measured.constants[name]
+        ratio = knob.by_family.get(family, knob.value) / knob.by_family.get(measured.family, knob.value)
+        reach = float(np.exp(_NINETY * knob.spread)) if knob.by_family else 1.0
+        low, value, high = ratio * near.low / reach, ratio * near.value, ratio * near.high * reach
+        estimates[name] = Estimate(value=_round(value), low=_round(low), high=_round(high))
     return ParameterSet(
         family=family,
         fitted_on=(),
         extrapolated=True,
         error_low=_round(measured.error_low**_WIDENED),
         error_high=_round(measured.error_high**_WIDENED),
-        constants=_estimates(whole, family),
+        constants=estimates,
     )
 
 

@@ -2,8 +2,11 @@
 
 A collective takes a base latency, the latency of each of its steps (inside a node or between nodes), and its bytes
 over the bandwidth of the slowest link, by algorithm and protocol; NCCL takes the fastest, and so do we. All-gather
-and reduce-scatter know the ring only. Numbers: NVIDIA/nccl src/graph/tuning.cc (2.2x), latencies in us, bandwidths
-a channel in GB/s; channels of DGX systems: 24 on A100, 16 on H100, 12 on V100.
+and reduce-scatter know the ring only. To NCCL's numbers one is added that measurements show: the time until its
+pipeline of chunks is full, for what is fast on large messages.
+
+Numbers: NVIDIA/nccl src/graph/tuning.cc (2.2x), latencies in us, bandwidths a channel in GB/s; channels of DGX
+systems: 24 on A100, 16 on H100, 12 on V100.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from scaling_study.predict.batch import Array, Batch
+from scaling_study.predict.batch import Array, Batch, Flags
 from scaling_study.predict.parameters import Constants
 
 _US = 1e-6
@@ -28,6 +31,11 @@ _LL128_SHARE = 0.92
 #: (LL128 by channels, LL in one node, LL across nodes, tree by channels at two and at more nodes), GB/s, by generation.
 _CAPS = {"a100": (480.0, 87.7, 19.0, 566.0, 427.0), "h100": (587.0, 141.0, 35.0, 662.0, 576.0)}
 _OLD_CAPS = (240.0, 39.0, 20.4, 222.0, 120.0)
+
+
+#: Bus bandwidth through a hybrid cube mesh over that of its eight GPUs' rings at NCCL's rate, by GPUs of the group on
+#: a node: pairs share one link (collectives.csv, vtrain_allreduce_lut, V100: 22, 46, 85, 38, 46, 87, 135 GB/s).
+_MESH_SHARE = np.array([1.0, 1.0, 0.18, 0.37, 0.70, 0.31, 0.37, 0.71, 1.10])
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +69,8 @@ class Fabric(msgspec.Struct, frozen=True, kw_only=True):
     """What collectives of a batch of setups run on; built once a batch."""
 
     ring_bytes_per_s: Array
+    switched: Flags
+    start: float
     network_rate: float
     link_latency: float
     network_latency: float
@@ -72,6 +82,8 @@ def fabric_of(batch: Batch, constants: Constants, family: str) -> Fabric:
     """Links and protocols of a family of parts."""
     return Fabric(
         ring_bytes_per_s=constants.ring_rate * batch.link_bytes_per_s / 2,
+        switched=batch.switched,
+        start=constants.collective_start_us * _US,
         network_rate=constants.network_rate,
         link_latency=constants.link_latency * _US,
         network_latency=constants.network_latency * _US,
@@ -82,7 +94,9 @@ def fabric_of(batch: Batch, constants: Constants, family: str) -> Fabric:
 
 def _bus(fabric: Fabric, group: Group) -> Array:
     """Bytes/s of the slowest link of a ring through the group."""
-    inside = np.where(group.per_node > 1, fabric.ring_bytes_per_s, np.inf)
+    mesh = _MESH_SHARE[np.minimum(group.per_node, len(_MESH_SHARE) - 1).astype(np.int64)]
+    links = fabric.ring_bytes_per_s * np.where(fabric.switched, 1.0, mesh)
+    inside = np.where(group.per_node > 1, links, np.inf)
     across = np.where(group.nodes > 1, fabric.network_rate * group.network_bytes_per_s, np.inf)
     return np.minimum(inside, across)
 
@@ -102,7 +116,8 @@ def _ring(fabric: Fabric, group: Group, message_bytes: Array, rounds: int) -> Ar
     for protocol, bandwidth in bandwidths.items():
         post = np.where(group.nodes > 1, _NET_POST_US if protocol == "simple" else _NET_POST_US / 3, 0.0)
         link = np.maximum(_RING_LINK[protocol], post) * fabric.link_latency
-        latency = _RING_BASE[protocol] * _US + (steps - across) * link
+        start = fabric.start if protocol == "simple" else 0.0
+        latency = _RING_BASE[protocol] * _US + start + (steps - across) * link
         latency = latency + across * _RING_NETWORK[protocol] * fabric.network_latency
         best = np.minimum(best, latency + wire / bandwidth)
     return best
@@ -114,7 +129,7 @@ def _tree(fabric: Fabric, group: Group, message_bytes: Array) -> Array:
     bandwidth = np.minimum(_bus(fabric, group) * _LL128_SHARE, cap)
     inside = (group.per_node - 1) * _TREE_LINK * fabric.link_latency
     hops = inside + np.log2(group.nodes) * _TREE_NETWORK * fabric.network_latency
-    return _TREE_BASE * _US + 2 * hops + 2 * message_bytes / bandwidth
+    return _TREE_BASE * _US + fabric.start + 2 * hops + 2 * message_bytes / bandwidth
 
 
 def _nvls(fabric: Fabric, group: Group, message_bytes: Array) -> Array:
@@ -125,7 +140,7 @@ def _nvls(fabric: Fabric, group: Group, message_bytes: Array) -> Array:
     across = np.where(group.nodes > 1, fabric.network_rate * group.network_bytes_per_s, np.inf)
     wire = 2 * message_bytes * (group.ranks - 1) / group.ranks
     tree = 2 * np.log2(group.nodes) * _NVLS_TREE_NETWORK * fabric.network_latency
-    latency = _NVLS_LINK * fabric.link_latency + tree
+    latency = _NVLS_LINK * fabric.link_latency + fabric.start + tree
     return np.where(group.per_node >= 4, latency + wire / np.minimum(inside, across), np.inf)
 
 

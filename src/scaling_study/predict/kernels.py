@@ -152,7 +152,8 @@ def host(batch: Batch, constants: Constants) -> tuple[Array, Array]:
     for kind in (Elementwise.EAGER, Elementwise.COMPILED):
         operators = np.where(batch.computes(kind), _OPERATORS[kind], operators)
     around = np.where(batch.tp > 1, 2 * constants.collective_launch_us, 0.0)
-    around = around + np.where(batch.dtensor & (batch.tp > 1), constants.dtensor_launch_us, 0.0)
+    dispatched = batch.dtensor & (batch.tp > 1) & ~batch.computes(Elementwise.COMPILED)
+    around = around + np.where(dispatched, constants.dtensor_launch_us, 0.0)
     around = around + np.where(batch.gathers, constants.unit_launch_us, 0.0)
     launch = operators * constants.launch_us
     return (launch + around) * 1e-6, (_BACKWARD_OPERATORS * launch + around) * 1e-6

@@ -38,6 +38,7 @@ class Constants(msgspec.Struct, frozen=True, kw_only=True):
     overlap_sharpness: float
     ring_rate: float
     network_rate: float
+    collective_start_us: float
     link_latency: float
     network_latency: float
     tp_backward_exposed: float
@@ -176,7 +177,12 @@ KNOBS: dict[str, Knob] = {
         source="fp32 master, two moments, gradient: 16 read, 14 written, 4 for the norm",
     ),
     "launch_us": Knob(
-        value=17, spread=0.3, unit="us", meaning="host time of one operator, forward or backward", source=_EAGER
+        value=17,
+        spread=0.3,
+        unit="us",
+        meaning="host time of one operator, forward or backward",
+        source=f"{_EAGER}; by single-thread speed of the hosts of DGX-1V, DGX A100 and DGX H100",
+        by_family={"a100": 17, "h100": 12, "v100": 20, "h200": 12},
     ),
     "collective_launch_us": Knob(
         value=60, spread=0.4, unit="us", meaning="host time of one collective", source="c10d and NCCL enqueue"
@@ -185,7 +191,7 @@ KNOBS: dict[str, Knob] = {
         value=600,
         spread=0.4,
         unit="us",
-        meaning="host time that DTensor adds to a block and pass",
+        meaning="host time that DTensor adds to a block and pass that is not compiled",
         source="redistribution and dispatch in Python",
     ),
     "unit_launch_us": Knob(
@@ -209,6 +215,13 @@ KNOBS: dict[str, Knob] = {
         spread=0.08,
         meaning="share of a node's injection bandwidth that collectives reach",
         source="collectives.csv (nvidia_gtc24_s62129_slide12: 192 of 200, 380 of 400; nccl_issue_1229: 260 to 360)",
+    ),
+    "collective_start_us": Knob(
+        value=45,
+        spread=0.25,
+        unit="us",
+        meaning="until a collective's pipeline of chunks is full, beyond NCCL's model",
+        source="collectives.csv (vidur_a100_dgx, vidur_h100_dgx, stas00_h200_1node; 16 to 128 MiB)",
     ),
     "link_latency": Knob(
         value=1.0, spread=0.2, meaning="latency of a hop inside a node over NCCL's model", source=_NCCL

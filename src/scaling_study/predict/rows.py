@@ -14,7 +14,7 @@ import msgspec
 import polars as pl
 from msgspec import Meta
 
-from scaling_study.errors import UserError
+from scaling_study.errors import UserError, explain_os_error
 from scaling_study.predict.library import Library
 from scaling_study.predict.setup import (
     Attention,
@@ -85,14 +85,16 @@ def read_rows(path: Path) -> pl.DataFrame:
         UserError: the file cannot be read or is no table.
     """
     try:
-        return pl.read_csv(path, infer_schema=False)
+        content = path.read_bytes()
     except OSError as error:
-        raise UserError(
-            f"cannot be read: {error.strerror or error}", where=str(path), remedy="Check the path."
-        ) from error
+        raise explain_os_error(error, where=str(path)) from error
+    try:
+        return pl.read_csv(content, infer_schema=False)
     except pl.exceptions.PolarsError as error:
         first = str(error).splitlines()[0]
-        raise UserError(f"not a table of comma-separated values: {first}", where=str(path)) from error
+        raise UserError(
+            f"not a table of comma-separated values: {first}", where=str(path), remedy="Mend the file."
+        ) from error
 
 
 def setup_of(row: Mapping[str, Any], library: Library) -> Setup | str:
