@@ -230,6 +230,35 @@ def calibrate(
     run_calibrate(Library(config.root, stated_networks=not assumed_networks), runs_file, leave_one_out, write)
 
 
+@cli.command()
+@click.option("--model", "model_name", required=True, help="A model of config/models.")
+@click.option("--hardware", "hardware_name", required=True, help="A hardware of config/hardware.")
+@click.option("--gpus", type=click.IntRange(min=1), required=True, help="GPUs in all.")
+@click.option("--global-batch", type=click.IntRange(min=1), required=True, help="Sequences of an iteration.")
+@click.option("--sequence-length", type=click.IntRange(min=1), default=4096, show_default=True, help="Tokens.")
+@click.option("--top", type=click.IntRange(min=1), default=20, show_default=True, help="Layouts to print.")
+@click.option("--json", "as_json", is_flag=True, help="For machines: every layout.")
+@click.pass_obj
+def plan(
+    config: Config, model_name: str, hardware_name: str, gpus: int, global_batch: int, sequence_length: int, top: int,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Rank layouts of a model by predicted throughput, with memory, energy and cost.
+
+    Example: scaling-study plan --model llama2-7b --hardware h100 --gpus 256 --global-batch 512
+    """
+    from scaling_study.predict.planning import plan as make_plan
+    from scaling_study.predict.planning import print_plans
+
+    plans = make_plan(config, model_name, hardware_name, gpus, global_batch, sequence_length)
+    if as_json:
+        import msgspec
+
+        click.echo(msgspec.json.format(msgspec.json.encode({"plans": plans})))
+    else:
+        print_plans(plans, top)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run a verb; every error that a user can mend is one message and exit code 2."""
     try:

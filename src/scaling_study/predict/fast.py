@@ -153,8 +153,9 @@ def iteration(batch: Batch, constants: Constants, family: str) -> Iteration:
     shard = _sharded(batch, fabric)
     gathering, reducing = _sharding(batch, times, shard, constants)
     message = _message(batch, fabric) * constants.message_cost
-    waits = np.where(batch.pp > 1, 2 * message, 0.0)
-    slowest = forward + backward + waits + np.where(batch.pp > 1, constants.stage_sync_us * 1e-6, 0.0)
+    waits = np.where(batch.pp > 1, 2 * batch.virtual * message, 0.0)
+    sync = np.where(batch.pp > 1, batch.virtual * constants.stage_sync_us * 1e-6, 0.0)
+    slowest = forward + backward + waits + sync
     typical = layers * (times.forward + times.backward) + waits
     pipeline = batch.microbatches * slowest + (batch.pp - 1) / batch.virtual * typical
     pipeline = pipeline * (1 + np.where(batch.pp > 1, constants.stage_jitter, 0.0)) + gathering + reducing

