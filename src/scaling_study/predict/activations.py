@@ -2,8 +2,8 @@
 
 Each function lists allocations and releases in the order in which autograd makes them, for the operators of
 `training.model`: norms and rotary embedding in fp32, with their casts where the dtype is narrower; attention that keeps
-its output and a logarithm a row; a SwiGLU that keeps both projections, the gate and the product. Small vectors (a scale a
-token apart) are left out where they are released at once.
+its output and a logarithm a row; a SwiGLU that keeps both projections, the gate and the product. Small vectors are left
+out where they are released at once.
 """
 
 from __future__ import annotations
@@ -221,9 +221,7 @@ class BlockWeights(msgspec.Struct, frozen=True):
         return _of(MemoryKind.GRADIENTS, size, 0 if self.kept else -size)
 
 
-def block_backward(
-    z: Sizes, checkpointing: ActivationCheckpointing, weights: BlockWeights
-) -> Iterator[Change]:
+def block_backward(z: Sizes, checkpointing: ActivationCheckpointing, weights: BlockWeights) -> Iterator[Change]:
     """One block: the output's gradient becomes the input's, and what was kept goes."""
     yield from _gathered(z)
     yield from recomputation(z, checkpointing)

@@ -1,7 +1,7 @@
 """What a tensor-parallel rank computes and sends for one micro-batch in the parts of the model, forward and backward.
 
-The order is that of the training code on one rank: the forward pass as written in `training.model`, the backward pass as
-autograd runs it (the newest operation first; of a matmul the weight's gradient, then the input's). Element-wise
+The order is that of the training code on one rank: the forward pass as written in `training.model`, the backward pass
+as autograd runs it (the newest operation first; of a matmul the weight's gradient, then the input's). Element-wise
 operations stand for what a fused implementation must move; PyTorch's eager operators move more.
 """
 

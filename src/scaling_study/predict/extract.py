@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 from unittest import mock
@@ -55,6 +56,7 @@ _COLLECTIVES = {
     "send": CollectiveOp.SEND_RECV,
     "recv_": CollectiveOp.SEND_RECV,
 }
+_SILENT = ("wait_tensor", "_wrap_tensor_autograd")
 _DIRECTIONS = {"send": Direction.SEND, "recv_": Direction.RECEIVE}
 
 
@@ -72,6 +74,9 @@ class Place(msgspec.Struct, frozen=True):
     def rank(self, run: TrainingRun) -> int:
         """The rank in the whole group; tensor-parallel ranks are neighbours."""
         return (self.pipeline * run.dp + self.replica) * run.tp + self.tensor
+
+
+_FIRST = Place()
 
 
 class Extraction(msgspec.Struct, frozen=True):
@@ -117,7 +122,7 @@ class Recorder(TorchDispatchMode):
         return result
 
     def _communicate(self, name: str, leaves: list[Any]) -> None:
-        if name in ("wait_tensor", "barrier"):
+        if name in _SILENT:
             return
         if name not in _COLLECTIVES:
             raise NotRecordedError(f"the step calls {name}, which is not among {', '.join(_COLLECTIVES)}")
@@ -188,7 +193,7 @@ def _attention(name: str, args: tuple[Any, ...]) -> Operation:
     )
 
 
-def extract(run: TrainingRun, model: Model, place: Place = Place(), *, memory: bool = True) -> Extraction:
+def extract(run: TrainingRun, model: Model, place: Place = _FIRST, *, memory: bool = True) -> Extraction:
     """Run two training steps of one rank and record the second.
 
     Args:
@@ -220,11 +225,13 @@ def _fake_world(ranks: int, rank: int) -> Iterator[None]:
     """A process group of so many ranks, in which this process is one and the others answer at once."""
     if dist.is_initialized():
         raise RuntimeError("this process belongs to a process group; extraction needs one of its own")
+    hook = sys.excepthook  # torch puts the rank before every line of a traceback, for ever
     dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=ranks)
     try:
         yield
     finally:
         dist.destroy_process_group()
+        sys.excepthook = hook
         _forget_meshes()
         gc.collect()  # trainers hold cycles
 
@@ -266,7 +273,7 @@ def _told_stage(run: TrainingRun, model: Model, mode: FakeTensorMode) -> type:
         shape = (run.micro_batch, run.sequence_length // run.tp, model.hidden)
         return torch.empty(shape, dtype=dtype, requires_grad=True)
 
-    class ToldStage(pipelining.PipelineStage):  # type: ignore[misc]
+    class ToldStage(pipelining.PipelineStage):
         def __init__(self, module: nn.Module, index: int, count: int, device: torch.device, **options: Any) -> None:
             with mode:
                 tokens = torch.empty((run.micro_batch, run.sequence_length), dtype=torch.int64)

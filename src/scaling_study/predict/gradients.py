@@ -1,8 +1,8 @@
 """What happens to parameters and gradients around the passes: FSDP2's gathers and reductions, clipping, the update.
 
 FSDP2 gathers and reduces the parameters of a block together, and those outside the blocks (embedding, final norm, head)
-as one more group, the root's. Rows are padded to a multiple of the data-parallel ranks. Norm weights are replicated over
-the tensor-parallel group, so their gradients, partial sums over each rank's tokens, are added up over it first.
+as one more group, the root's. Rows are padded to a multiple of the data-parallel ranks. Norm weights are replicated
+over the tensor-parallel group, so their gradients, partial sums over each rank's tokens, are added up over it first.
 """
 
 from __future__ import annotations
@@ -130,9 +130,7 @@ def _axes(run: TrainingRun) -> dict[Axis, int]:
     return {Axis.DATA: run.dp, Axis.TENSOR: run.tp, Axis.PIPELINE: run.pp}
 
 
-def _over(
-    run: TrainingRun, axis: Axis, op: CollectiveOp, count: int, dtype_bytes: int, name: str
-) -> Communication:
+def _over(run: TrainingRun, axis: Axis, op: CollectiveOp, count: int, dtype_bytes: int, name: str) -> Communication:
     return Communication(
         op=op,
         message_bytes=count * dtype_bytes,

@@ -1,10 +1,10 @@
 """The memory of one rank in one iteration of our training code, in closed form: its peak, and what it is made of.
 
-Counted is what PyTorch's memory tracker counts, every tensor's storage once, from the moment that it is made until nobody
-needs it. What lies outside tensors (the CUDA context, NCCL's buffers, fragmentation) is not in it.
+Counted is what PyTorch's memory tracker counts, every tensor's storage once, from the moment that it is made until
+nobody needs it. What lies outside tensors (the CUDA context, NCCL's buffers, fragmentation) is not in it.
 
-The iteration is the same sequence of passes as in `predict.workload`; each pass is a swing of memory, and the peak is the
-highest point of them one after another.
+The iteration is the same sequence of passes as in `predict.workload`; each pass is a swing of memory, and the peak is
+the highest point of them one after another.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class MemoryEstimate(msgspec.Struct, frozen=True):
 
 
 def memory_of(run: TrainingRun, model: Model, pipeline_rank: int = 0, replica: int = 0) -> MemoryEstimate:
-    """The peak memory of any tensor-parallel rank at a place in the pipeline, during an iteration that is not the first.
+    """The peak memory of any tensor-parallel rank at a place in the pipeline, in any iteration but the first.
 
     Args:
         run: a possible one.
@@ -313,7 +313,9 @@ class _StageMemory:
         if self.run.dp == 1:
             return swing((MemoryKind.GATHERED, self._whole(group)) for group in groups)
         buffers = [change for group in groups for change in self._gather(group)[:-1]]
-        arrive = [change for group in groups for change in ((MemoryKind.GATHERED, self._whole(group)), self._buffer(group))]
+        arrive = [
+            change for group in groups for change in ((MemoryKind.GATHERED, self._whole(group)), self._buffer(group))
+        ]
         return swing([*buffers, *arrive])
 
     def _reduce_all(self, gathered: bool) -> Swing:

@@ -1,8 +1,8 @@
-"""The order in which a rank of a pipeline works: passes of micro-batches through its stages, and messages between them.
+"""The order in which a rank of a pipeline works: passes of micro-batches through its stages, messages between them.
 
-It is PyTorch's own order (`torch.distributed.pipelining.schedules`, 2.13): 1F1B (Narayanan et al., 2019) with fused sends
-and receives, and interleaved 1F1B (Narayanan et al., 2021), where FSDP gathers a whole stage ahead and each receive is
-posted when its sender has sent. Without a pipeline, micro-batches follow one another.
+It is PyTorch's own order (`torch.distributed.pipelining.schedules`, 2.13): 1F1B (Narayanan et al., 2019) with fused
+sends and receives, and interleaved 1F1B (Narayanan et al., 2021), where FSDP gathers whole stages ahead and each
+receive is posted when its sender has sent. Without a pipeline, micro-batches follow one another.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What one rank does in one iteration of our training code: every operation and every message, in order, in closed form.
+"""What one rank does in one iteration of our training code, in closed form: every operation and message, in order.
 
 All tensor-parallel ranks and all replicas of a pipeline stage do the same, so a workload belongs to a pipeline rank. It
 is kept small: passes of one kind are one object, and within a pass equal blocks are one part with a count. Written out
