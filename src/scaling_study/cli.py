@@ -259,6 +259,32 @@ def plan(
         print_plans(plans, top)
 
 
+@cli.command()
+@click.argument("run_name", metavar="RUN")
+@click.option("--study", "study_name", default="paper", show_default=True, help="The study that RUN belongs to.")
+@click.option("--stage", type=int, default=0, show_default=True, help="Which pipeline stage's rank.")
+@click.option("--json", "as_json", is_flag=True, help="For machines.")
+@click.pass_obj
+def extract(config: Config, run_name: str, study_name: str, stage: int, as_json: bool) -> None:
+    """Compare the workload of RUN in closed form with what the training code does under fake tensors.
+
+    Needs torch, but no GPU, at any number of ranks. Exit code 1 where the two differ.
+
+    Example: scaling-study extract llama2-7b_h100_n256_dp2048-tp1-pp1_mb2-gb4096-s4096_bf16_fcc4f377cd
+    """
+    from scaling_study.extraction import compare, print_comparison
+
+    comparison = compare(config, study_name, run_name, stage)
+    if as_json:
+        import msgspec
+
+        click.echo(msgspec.json.format(msgspec.json.encode(comparison)))
+    else:
+        print_comparison(comparison)
+    if not comparison.agrees:
+        click.get_current_context().exit(EXIT_FAILED_RUNS)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run a verb; every error that a user can mend is one message and exit code 2."""
     try:

@@ -16,7 +16,9 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import logging
 import sys
+import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any
 from unittest import mock
@@ -258,11 +260,26 @@ def _arranged(run: TrainingRun, model: Model, mode: FakeTensorMode) -> Iterator[
             stage._inference_mode = InferenceMode.STATIC
 
     with contextlib.ExitStack() as stack:
+        stack.enter_context(_quiet())
         stack.enter_context(mock.patch.object(training_step, "initialise", allocate))
         stack.enter_context(mock.patch.object(pipelining, "PipelineStage", _told_stage(run, model, mode)))
         if hasattr(schedules._PipelineSchedule, "_warmup_p2p"):  # torch 2.12 and later ask their neighbours
             stack.enter_context(mock.patch.object(schedules._PipelineSchedule, "_warmup_p2p", tell_mode))
         yield
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """PyTorch's advice on the training code is for those who train."""
+    logger = logging.getLogger("torch.distributed.tensor._redistribute")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            yield
+    finally:
+        logger.setLevel(level)
 
 
 def _told_stage(run: TrainingRun, model: Model, mode: FakeTensorMode) -> type:

@@ -95,13 +95,8 @@ REAL = {
 
 def extract_last_rank(model, run, stage):
     """The extraction of the rank that is last on every axis but the pipeline's."""
-    import logging
-    import warnings
-
     from scaling_study.predict.extract import Place, extract
 
-    logging.disable(logging.WARNING)  # DTensor tells of collectives that could be merged
-    warnings.simplefilter("ignore")
     return extract(run, model, Place(stage, run.dp - 1, run.tp - 1))
 
 
