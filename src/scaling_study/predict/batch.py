@@ -70,6 +70,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     tp_backward_overlap: Flags
     early_stop: Flags
     pipeline_scatter: Flags
+    messages_in_turn: Flags
     reduce_by_all_reduce: Flags
     parallel_loss: Flags
     sync_every_microbatch: Flags
@@ -166,6 +167,7 @@ def _row(setup: Setup) -> tuple[float, ...]:
         stack.tp_backward_overlap,
         stack.early_stop,
         stack.pipeline_scatter,
+        stack.messages_in_turn,
         stack.reduce_by_all_reduce,
         stack.parallel_loss,
         stack.sync_every_microbatch,

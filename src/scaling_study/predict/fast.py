@@ -32,7 +32,8 @@ class Iteration(msgspec.Struct, frozen=True, kw_only=True):
         optimizer: step and what does not depend on size.
         block: of one block.
         stage_forward, stage_backward: of the slowest stage and a micro-batch, sharding apart.
-        gather, reduce: of a block's sharded parameters and gradients, on the wire.
+        gather, reduce: of a block's sharded parameters and gradients, on the wire; `gather_ends`, `reduce_ends`: of
+            embedding and head.
         message: of one message between stages.
     """
 
@@ -45,6 +46,8 @@ class Iteration(msgspec.Struct, frozen=True, kw_only=True):
     stage_backward: Array
     gather: Array
     reduce: Array
+    gather_ends: Array
+    reduce_ends: Array
     message: Array
 
 
@@ -140,8 +143,7 @@ def _tied(batch: Batch, fabric: Fabric) -> Array:
 def iteration(batch: Batch, constants: Constants, family: str) -> Iteration:
     """Seconds of an iteration of every setup of a batch.
 
-    A stage's time is the slowest one's, which holds the head; with interleaving the bubble shrinks by the number of
-    chunks (Narayanan et al. 2021, section 2.2).
+    With interleaving the bubble shrinks by the number of chunks (Narayanan et al. 2021, section 2.2).
     """
     device, fabric = device_of(batch, constants), fabric_of(batch, constants, family)
     times = block(batch, device, fabric, constants)
@@ -153,12 +155,8 @@ def iteration(batch: Batch, constants: Constants, family: str) -> Iteration:
     shard = _sharded(batch, fabric)
     gathering, reducing = _sharding(batch, times, shard, constants)
     message = _message(batch, fabric) * constants.message_cost
-    waits = np.where(batch.pp > 1, 2 * batch.virtual * message, 0.0)
-    sync = np.where(batch.pp > 1, batch.virtual * constants.stage_sync_us * 1e-6, 0.0)
-    slowest = forward + backward + waits + sync
-    typical = layers * (times.forward + times.backward) + waits
-    pipeline = batch.microbatches * slowest + (batch.pp - 1) / batch.virtual * typical
-    pipeline = pipeline * (1 + np.where(batch.pp > 1, constants.stage_jitter, 0.0)) + gathering + reducing
+    pipeline = _pipeline(batch, forward + backward, layers * (times.forward + times.backward), message, constants)
+    pipeline = pipeline + gathering + reducing
 
     parameters = layers * layer_parameters(batch) + end_parameters(batch)
     late = _reduction(batch, fabric, parameters, device.memory)
@@ -177,8 +175,28 @@ def iteration(batch: Batch, constants: Constants, family: str) -> Iteration:
         stage_backward=backward,
         gather=shard.gather,
         reduce=shard.reduce,
+        gather_ends=shard.gather_ends,
+        reduce_ends=shard.reduce_ends,
         message=message,
     )
+
+
+def _pipeline(batch: Batch, last: Array, middle: Array, message: Array, constants: Constants) -> Array:
+    """Seconds of all micro-batches through all stages.
+
+    Args:
+        last: of a micro-batch on the last stage, which holds the head; `middle`: on any other.
+        message: of one message; in a micro-batch a stage exchanges two with each neighbour, at once or in turn.
+    """
+    chunks = batch.virtual
+    sync = np.where(batch.pp > 1, chunks * constants.stage_sync_us * 1e-6, 0.0)
+    exchanged = chunks * message * np.where(batch.messages_in_turn, 2.0, 1.0)
+    inner = middle + np.where(batch.pp > 2, 2 * exchanged, exchanged)
+    cycle = np.maximum(last + exchanged, inner) + sync
+    filling = (batch.pp - 1) * ((middle + sync) / chunks + 2 * message)
+    jitter = np.where(batch.pp > 1, constants.stage_jitter, 0.0)
+    seconds: Array = (batch.microbatches * cycle + filling) * (1 + jitter)
+    return seconds
 
 
 def _logits(batch: Batch, fabric: Fabric, constants: Constants) -> Array:

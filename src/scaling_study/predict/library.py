@@ -69,6 +69,7 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     early_stop: bool = True
     pipeline_scatter: bool = False
+    messages_in_turn: bool = False
     tp_backward_overlap: bool = False
     fused_pointwise: bool = True
     reduce_by_all_reduce: bool = False

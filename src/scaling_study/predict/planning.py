@@ -36,6 +36,8 @@ from scaling_study.spec import (
 T = TypeVar("T")
 _LARGEST_MICRO_BATCH = 16
 _BATCH = 4096  # setups predicted together
+#: Chunks a stage: PyTorch keeps at most three gathered, so four or more would be gathered again in every round.
+_CHUNKS = (1, 2)
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,7 +103,7 @@ def _degrees(model: Model, gpus: int) -> Iterator[tuple[int, int, int, int]]:
     """Tensor and pipeline degree, chunks and micro-batch: powers of two, as far as the model goes."""
     for tp in _powers(min(gpus, model.kv_heads)):
         for pp in _powers(min(gpus // tp, model.layers)):
-            for chunks in _powers(model.layers // pp) if pp > 1 else (1,):
+            for chunks in _CHUNKS if pp > 1 else (1,):
                 for micro in _powers(_LARGEST_MICRO_BATCH):
                     yield tp, pp, chunks, micro
 

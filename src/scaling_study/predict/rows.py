@@ -212,6 +212,7 @@ def _stack(row: Row, library: Library) -> Stack:
         tp_backward_overlap=traits.tp_backward_overlap,
         early_stop=traits.early_stop,
         pipeline_scatter=traits.pipeline_scatter,
+        messages_in_turn=traits.messages_in_turn,
         reduce_by_all_reduce=traits.reduce_by_all_reduce,
         parallel_loss=traits.parallel_loss,
         sync_every_microbatch=traits.sync_every_microbatch,

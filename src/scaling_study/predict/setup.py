@@ -125,6 +125,7 @@ class Stack(msgspec.Struct, frozen=True, kw_only=True):
         early_stop: recomputation ends with the last tensor that is needed, so it skips the block's last matmul
             (torch.utils.checkpoint).
         pipeline_scatter: activations cross between stages sharded over the tensor axis.
+        messages_in_turn: a stage sends to and receives from a neighbour one after another, not at once.
         reduce_by_all_reduce: gradients of a sharded optimizer are all-reduced (whole, at `reduce_bytes`) instead of
             reduce-scattered.
         parallel_loss: the cross-entropy works on logits that stay sharded over the tensor axis; else they are
@@ -142,6 +143,7 @@ class Stack(msgspec.Struct, frozen=True, kw_only=True):
     tp_backward_overlap: bool = False
     early_stop: bool = True
     pipeline_scatter: bool = False
+    messages_in_turn: bool = False
     reduce_by_all_reduce: bool = False
     parallel_loss: bool = True
     sync_every_microbatch: bool = False
