@@ -16,6 +16,7 @@ import yaml
 
 from scaling_study.errors import UserError, write_atomically
 from scaling_study.predict.batch import Array, batch_of
+from scaling_study.predict.benchmarks import Comparison, compare
 from scaling_study.predict.fitting import Fit, Measured, fit, source_weights
 from scaling_study.predict.footprint import fits, memory_gib
 from scaling_study.predict.library import Estimate, Library, ParameterSet
@@ -210,6 +211,8 @@ def run_calibrate(library: Library, judged_path: Path | None, leave_one_out: boo
     whole = fit_runs(training)
     for line in constant_lines(whole, sorted({run.setup.part.family for run in training})):
         click.echo(line)
+    for line in benchmark_lines(compare(library, whole.constants)):
+        click.echo(line)
     if not (leave_one_out or write):
         _print_fitted(judged, whole)
         return
@@ -233,6 +236,12 @@ def constant_lines(whole: Fit, measured: Sequence[str]) -> list[str]:
         lines.append(f"{name:30}{value:10.4g}{interval:>22}{before:9.4g}  {knob.meaning}{unit} [{knob.source}]")
     lines.append(f"fitted on the rows of {', '.join(measured)} in config/calibration/runs.csv")
     return lines
+
+
+def benchmark_lines(found: Sequence[Comparison]) -> list[str]:
+    """How the fitted constants meet micro-benchmarks."""
+    lines = ["", f"{'micro-benchmark (not fitted on)':64}{'rows':>6}{'predicted / measured':>22}{'spread %':>10}"]
+    return lines + [f"{one.what:64}{one.rows:6}{one.ratio:22.2f}{one.spread_percent:10.1f}" for one in found]
 
 
 def _print_fitted(judged: Sequence[Run], whole: Fit) -> None:

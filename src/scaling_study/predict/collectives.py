@@ -21,6 +21,7 @@ _US = 1e-6
 _RING_BASE = {"simple": 8.4, "ll128": 14.0, "ll": 6.6}
 _RING_LINK = {"simple": 3.4, "ll128": 1.9, "ll": 0.6}
 _RING_NETWORK = {"simple": 14.0, "ll128": 4.0, "ll": 2.7}
+_START = {"simple": 1.0, "ll128": 0.5, "ll": 0.0}  # share of a full pipeline's start; collectives.csv, 1 to 8 MiB
 _TREE_BASE, _TREE_LINK, _TREE_NETWORK = 8.4, 4.0, 14.0
 _NVLS_LINK, _NVLS_TREE_NETWORK = 25.0, 14.0
 _NET_POST_US = 3.0  # three posts of 1 us that each step of a ring across nodes pays
@@ -116,8 +117,7 @@ def _ring(fabric: Fabric, group: Group, message_bytes: Array, rounds: int) -> Ar
     for protocol, bandwidth in bandwidths.items():
         post = np.where(group.nodes > 1, _NET_POST_US if protocol == "simple" else _NET_POST_US / 3, 0.0)
         link = np.maximum(_RING_LINK[protocol], post) * fabric.link_latency
-        start = fabric.start if protocol == "simple" else 0.0
-        latency = _RING_BASE[protocol] * _US + start + (steps - across) * link
+        latency = _RING_BASE[protocol] * _US + _START[protocol] * fabric.start + (steps - across) * link
         latency = latency + across * _RING_NETWORK[protocol] * fabric.network_latency
         best = np.minimum(best, latency + wire / bandwidth)
     return best
