@@ -93,6 +93,11 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
         """Blocks of the fullest pipeline stage."""
         return np.ceil(self.layers / self.pp)
 
+    @property
+    def last_layers(self) -> Array:
+        """Blocks of the last stage, which holds the head: the fewer ones where stages are uneven."""
+        return np.maximum(1.0, np.floor(self.layers / self.pp))
+
     def attends_with(self, *kinds: Attention) -> Flags:
         """Which setups use one of these attention kernels."""
         return np.isin(self.attention, [_ATTENTION[kind] for kind in kinds])

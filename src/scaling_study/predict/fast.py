@@ -31,7 +31,7 @@ class Iteration(msgspec.Struct, frozen=True, kw_only=True):
         reduction: of gradients (and, with a sharded optimizer, of gathering parameters), not hidden.
         optimizer: step and what does not depend on size.
         block: of one block.
-        stage_forward, stage_backward: of the slowest stage and a micro-batch, sharding apart.
+        stage_forward, stage_backward: of the last stage and a micro-batch, sharding apart.
         gather, reduce: of a block's sharded parameters and gradients, on the wire; `gather_ends`, `reduce_ends`: of
             embedding and head.
         message: of one message between stages.
@@ -148,9 +148,9 @@ def iteration(batch: Batch, constants: Constants, family: str) -> Iteration:
     device, fabric = device_of(batch, constants), fabric_of(batch, constants, family)
     times = block(batch, device, fabric, constants)
     head, ends = kernels.loss(batch, device, constants), kernels.embedding(batch, device)
-    alone, layers = batch.pp == 1, batch.stage_layers
-    forward = layers * times.forward + head[0] + np.where(alone, ends[0], 0.0) + _logits(batch, fabric, constants)
-    backward = layers * times.backward + head[1] + np.where(alone, ends[1], 0.0)
+    alone, layers, last = batch.pp == 1, batch.stage_layers, batch.last_layers
+    forward = last * times.forward + head[0] + np.where(alone, ends[0], 0.0) + _logits(batch, fabric, constants)
+    backward = last * times.backward + head[1] + np.where(alone, ends[1], 0.0)
 
     shard = _sharded(batch, fabric)
     gathering, reducing = _sharding(batch, times, shard, constants)

@@ -23,7 +23,7 @@ def computing_share(batch: Batch, found: Iteration) -> Array:
     """Share of the iteration in which the slowest stage computes."""
     blocks = batch.stage_layers * (found.block.forward_compute + found.block.backward_compute)
     ends = found.stage_forward + found.stage_backward
-    ends = ends - batch.stage_layers * (found.block.forward + found.block.backward)
+    ends = ends - batch.last_layers * (found.block.forward + found.block.backward)
     computed = batch.microbatches * (blocks + np.maximum(ends, 0.0)) + found.optimizer
     share: Array = np.minimum(1.0, computed / found.total)
     return share
