@@ -28,6 +28,7 @@ PLAIN = Model(name="plain", layers=2, kv_heads=4, **SHAPE)
 GROUPED = Model(name="grouped", layers=2, kv_heads=2, **SHAPE)
 DEEP = Model(name="deep", layers=4, kv_heads=2, **SHAPE)
 DEEPER = Model(name="deeper", layers=6, kv_heads=2, **SHAPE)
+DEEPEST = Model(name="deepest", layers=8, kv_heads=4, **SHAPE)
 SHORT = Model(name="short", layers=1, kv_heads=4, **SHAPE)
 FULL, SELECTIVE = ActivationCheckpointing.FULL, ActivationCheckpointing.SELECTIVE
 CLIP = Protocol(max_gradient_norm=1.0)
@@ -81,6 +82,7 @@ CASES = {
     "dp-tp-pp, last, fp16": (PLAIN, make_run(2, 2, 2, precision=Precision.FP16, protocol=CLIP), 1),
     "interleaved, first": (DEEP, make_run(2, 1, 2, **INTERLEAVED), 0),
     "interleaved, last, resharding": (DEEP, make_run(2, 1, 2, 4, reshard_after_forward=True, **INTERLEAVED), 1),
+    "interleaved, four stages a rank": (DEEPEST, make_run(2, 1, 2, **{**INTERLEAVED, "virtual_stages": 4}), 0),
     "interleaved at 2,048 ranks": (DEEP, make_run(512, 2, 2, activation_checkpointing=SELECTIVE, **INTERLEAVED), 1),
 }  # fmt: skip
 
