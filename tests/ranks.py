@@ -7,16 +7,16 @@ import tempfile
 import traceback
 from pathlib import Path
 
-_CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["tests.preload"])
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload(["tests.preload"])
 
 
 def run_on_ranks(function, world_size, *args, timeout_s=120):
     """Call `function(*args)` on every rank of a fresh process group; the list of what ranks returned."""
     with tempfile.TemporaryDirectory() as folder:
-        queue = _CONTEXT.Queue()
+        queue = CONTEXT.Queue()
         processes = [
-            _CONTEXT.Process(target=_rank, args=(queue, folder, rank, world_size, function, args), daemon=True)
+            CONTEXT.Process(target=_rank, args=(queue, folder, rank, world_size, function, args), daemon=True)
             for rank in range(world_size)
         ]
         for process in processes:

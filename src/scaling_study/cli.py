@@ -195,6 +195,96 @@ def promote(config: Config, study_name: str, platform_name: str, results_folder:
         click.echo(path)
 
 
+@cli.command()
+@click.argument("runs_file", metavar="RUNS.csv", type=click.Path(path_type=Path))
+@click.option("--output", type=click.Path(path_type=Path), help="Table to write (parquet): rows and predictions.")
+@click.pass_obj
+def validate(config: Config, runs_file: Path, output: Path | None) -> None:
+    """Predict each row of a table of foreign measured runs; errors per source.
+
+    Example: scaling-study validate config/calibration/runs.csv --output results/validated.parquet
+    """
+    from scaling_study.predict.validation import run_validate
+
+    run_validate(runs_file, config.root, output)
+
+
+@cli.command()
+@click.option("--leave-one-source-out", "leave_one_out", is_flag=True, help="Errors per source that was not fitted on.")
+@click.option(
+    "--runs", "runs_file", type=click.Path(path_type=Path), help="Rows to judge by, instead of those fitted on."
+)
+@click.option("--assumed-networks", is_flag=True, help="Keep networks that a table assumes where a paper states one.")
+@click.option("--write", is_flag=True, help="Write the parameter sets into config/calibration.")
+@click.pass_obj
+def calibrate(
+    config: Config, leave_one_out: bool, runs_file: Path | None, assumed_networks: bool, write: bool
+) -> None:  # fmt: skip
+    """Fit the constants of the performance model; print each with its interval and sources.
+
+    Example: scaling-study calibrate --leave-one-source-out
+    """
+    from scaling_study.predict.calibration import run_calibrate
+    from scaling_study.predict.library import Library
+
+    run_calibrate(Library(config.root, stated_networks=not assumed_networks), runs_file, leave_one_out, write)
+
+
+@cli.command()
+@click.option("--model", "model_name", required=True, help="A model of config/models.")
+@click.option("--hardware", "hardware_name", required=True, help="A hardware of config/hardware.")
+@click.option("--gpus", type=click.IntRange(min=1), required=True, help="GPUs in all.")
+@click.option("--global-batch", type=click.IntRange(min=1), required=True, help="Sequences of an iteration.")
+@click.option("--sequence-length", type=click.IntRange(min=1), default=4096, show_default=True, help="Tokens.")
+@click.option("--top", type=click.IntRange(min=1), default=20, show_default=True, help="Layouts to print.")
+@click.option("--json", "as_json", is_flag=True, help="For machines: every layout.")
+@click.pass_obj
+def plan(
+    config: Config, model_name: str, hardware_name: str, gpus: int, global_batch: int, sequence_length: int, top: int,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Rank layouts of a model by predicted throughput, with memory, energy and cost.
+
+    Example: scaling-study plan --model llama2-7b --hardware h100 --gpus 256 --global-batch 512
+    """
+    from scaling_study.predict.planning import plan as make_plan
+    from scaling_study.predict.planning import print_plans
+
+    plans = make_plan(config, model_name, hardware_name, gpus, global_batch, sequence_length)
+    if as_json:
+        import msgspec
+
+        click.echo(msgspec.json.format(msgspec.json.encode({"plans": plans})))
+    else:
+        print_plans(plans, top)
+
+
+@cli.command()
+@click.argument("run_name", metavar="RUN")
+@click.option("--study", "study_name", default="paper", show_default=True, help="The study that RUN belongs to.")
+@click.option("--stage", type=int, default=0, show_default=True, help="Which pipeline stage's rank.")
+@click.option("--json", "as_json", is_flag=True, help="For machines.")
+@click.pass_obj
+def extract(config: Config, run_name: str, study_name: str, stage: int, as_json: bool) -> None:
+    """Compare the workload of RUN in closed form with what the training code does under fake tensors.
+
+    Needs torch, but no GPU, at any number of ranks. Exit code 1 where the two differ.
+
+    Example: scaling-study extract llama2-7b_h100_n256_dp2048-tp1-pp1_mb2-gb4096-s4096_bf16_fcc4f377cd
+    """
+    from scaling_study.extraction import compare, print_comparison
+
+    comparison = compare(config, study_name, run_name, stage)
+    if as_json:
+        import msgspec
+
+        click.echo(msgspec.json.format(msgspec.json.encode(comparison)))
+    else:
+        print_comparison(comparison)
+    if not comparison.agrees:
+        click.get_current_context().exit(EXIT_FAILED_RUNS)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run a verb; every error that a user can mend is one message and exit code 2."""
     try:

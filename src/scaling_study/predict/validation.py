@@ -1,0 +1,156 @@
+"""`scaling-study validate`: predict every row of a table of foreign runs, and say how well per source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+import polars as pl
+
+from scaling_study.errors import UserError, explain_os_error
+from scaling_study.predict.library import Library
+from scaling_study.predict.predictions import Prediction, predict
+from scaling_study.predict.rows import read_rows, setup_of
+from scaling_study.predict.scores import Score, balanced_accuracy, score
+from scaling_study.predict.setup import Setup
+from scaling_study.spec import Outcome
+
+
+def validate(path: Path, library: Library) -> pl.DataFrame:
+    """Every row of the table, with what is predicted or the reason why nothing is."""
+    table = read_rows(path)
+    setups = [setup_of(row, library) for row in table.iter_rows(named=True)]
+    known = [setup for setup in setups if isinstance(setup, Setup)]
+    predictions = iter(predict(known, library))
+    rows = [_columns(next(predictions)) if isinstance(setup, Setup) else {"reason": setup} for setup in setups]
+    return table.with_columns(_measured(table)).hstack(pl.DataFrame(rows, schema=_SCHEMA))
+
+
+_SCHEMA: dict[str, type[pl.DataType]] = {
+    "predicted_step_time_s": pl.Float64,
+    "predicted_step_time_low_s": pl.Float64,
+    "predicted_step_time_high_s": pl.Float64,
+    "predicted_mfu": pl.Float64,
+    "predicted_memory_gib": pl.Float64,
+    "predicted_outcome": pl.String,
+    "extrapolated": pl.Boolean,
+    "reason": pl.String,
+}
+
+
+def _columns(prediction: Prediction) -> dict[str, object]:
+    return {
+        "predicted_step_time_s": prediction.step_time_s,
+        "predicted_step_time_low_s": prediction.low_s,
+        "predicted_step_time_high_s": prediction.high_s,
+        "predicted_mfu": prediction.mfu,
+        "predicted_memory_gib": prediction.memory_gib,
+        "predicted_outcome": prediction.outcome.value,
+        "extrapolated": prediction.extrapolated,
+        "reason": None,
+    }
+
+
+def _measured(table: pl.DataFrame) -> pl.Expr:
+    """The measured time as a number; null where the table has none."""
+    known = pl.col("step_time_s") if "step_time_s" in table.columns else pl.lit(None, pl.String)
+    return known.cast(pl.Float64, strict=False).alias("measured_step_time_s")
+
+
+class SourceReport(Score, frozen=True, kw_only=True):
+    """Errors of one source; `reasons`: its rows without a prediction; `memory`: balanced accuracy of the outcome."""
+
+    source: str
+    reasons: int
+    memory: float | None
+
+
+def reports(validated: pl.DataFrame) -> list[SourceReport]:
+    """Errors per source, in order of name."""
+    named = validated.with_columns(
+        (pl.col("source_id") if "source_id" in validated.columns else pl.lit(None, pl.String))
+        .fill_null("(no source)")
+        .alias("source_id")
+    )
+    return [
+        _report(str(key[0]), part) for key, part in sorted(named.group_by("source_id"), key=lambda item: str(item[0]))
+    ]
+
+
+def _report(source: str, part: pl.DataFrame) -> SourceReport:
+    both = part.filter(pl.col("predicted_step_time_s") > 0, pl.col("measured_step_time_s") > 0)
+    errors = (
+        score(both["predicted_step_time_s"].to_numpy(), both["measured_step_time_s"].to_numpy())
+        if both.height
+        else None
+    )
+    return SourceReport(
+        source=source,
+        reasons=part["reason"].count(),
+        memory=_memory(part),
+        rows=errors.rows if errors else 0,
+        mape=errors.mape if errors else float("nan"),
+        median=errors.median if errors else float("nan"),
+        bias=errors.bias if errors else float("nan"),
+        rank=errors.rank if errors else None,
+    )
+
+
+def _memory(part: pl.DataFrame) -> float | None:
+    if "outcome" not in part.columns:
+        return None
+    known = part.filter(pl.col("predicted_outcome").is_not_null(), pl.col("outcome").is_not_null())
+    if known.is_empty():
+        return None
+    return balanced_accuracy(
+        (known["predicted_outcome"] == Outcome.OUT_OF_MEMORY.value).to_numpy(),
+        (known["outcome"] == Outcome.OUT_OF_MEMORY.value).to_numpy(),
+    )
+
+
+def table_of(found: Iterable[SourceReport]) -> list[str]:
+    """The reports as lines."""
+    lines = [
+        f"{'source':32}{'rows':>6}{'MAPE %':>9}{'median %':>10}{'bias %':>8}{'rank':>7}{'memory':>8}{'no reply':>10}"
+    ]
+    for report in found:
+        rank = "" if report.rank is None else f"{report.rank:.3f}"
+        memory = "" if report.memory is None else f"{report.memory:.3f}"
+        errors = f"{report.rows:6}{report.mape:9.1f}{report.median:10.1f}{report.bias:+8.1f}"
+        lines.append(f"{report.source:32}{errors}{rank:>7}{memory:>8}{report.reasons:10}")
+    return lines
+
+
+def run_validate(path: Path, config_root: Path, output: Path | None) -> None:
+    """The verb: print errors per source, write the table if asked to.
+
+    Raises:
+        UserError: the table cannot be read or the output cannot be written.
+    """
+    validated = validate(path, Library(config_root))
+    found = reports(validated)
+    for line in table_of(found):
+        click.echo(line)
+    timed = [report for report in found if report.rows]
+    if timed:
+        click.echo(f"mean of the sources' MAPE: {sum(report.mape for report in timed) / len(timed):.1f}%")
+    _print_reasons(validated)
+    if output is not None:
+        _write(validated, output)
+
+
+def _print_reasons(validated: pl.DataFrame) -> None:
+    counts = validated.filter(pl.col("reason").is_not_null()).group_by("reason").len().sort("len", descending=True)
+    for reason, count in counts.head(10).iter_rows():
+        click.echo(f"{count} rows without a prediction: {reason}")
+
+
+def _write(validated: pl.DataFrame, output: Path) -> None:
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        validated.write_parquet(output)
+    except OSError as error:
+        raise explain_os_error(error, where=str(output)) from error
+    except pl.exceptions.PolarsError as error:
+        raise UserError(str(error).splitlines()[0], where=str(output)) from error
