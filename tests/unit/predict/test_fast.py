@@ -175,6 +175,6 @@ def test_a_batch_is_of_one_family():
 
 def test_two_thousand_setups_a_second():
     setups = [setup(dp=dp, global_batch=8 * dp, tp=tp) for dp in (1, 2, 4, 8, 16) for tp in (1, 2, 4, 8)] * 50
-    start = time.perf_counter()
+    start = time.process_time()
     iteration(batch_of(setups), CONSTANTS, "a100")
-    assert len(setups) / (time.perf_counter() - start) > 2000
+    assert len(setups) / (time.process_time() - start) > 2000
