@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 
@@ -15,21 +16,17 @@ from benchmarks import first_step, lines, one_process, profiled_window, two_rank
 from benchmarks.lines import Line
 
 _ROUNDS = 5
-_BENCHMARKS: dict[str, Callable[[int], list[Line]]] = {
-    "one-process": one_process.run,
-    "two-ranks": two_ranks.run,
-    "profiled-window": profiled_window.run,
-    "first-step": first_step.run,
-}
+_NAMES = ("one-process", "two-ranks", "profiled-window", "first-step")
 
 
 @click.command(context_settings={"show_default": True})
-@click.option("--only", type=click.Choice(list(_BENCHMARKS)), multiple=True, help="Just this one; may be repeated.")
+@click.option("--only", type=click.Choice(_NAMES), multiple=True, help="Just this one; may be repeated.")
 @click.option("--rounds", type=click.IntRange(1), default=_ROUNDS, help="Rounds, each with new processes.")
+@click.option("--alike", is_flag=True, help="Give the peers what our ranks set up for themselves: kept memory.")
 @click.option(
     "--output", type=click.Path(path_type=Path, dir_okay=False), default="results/bench.json", help="The lines as JSON."
 )
-def main(only: tuple[str, ...], rounds: int, output: Path) -> None:
+def main(only: tuple[str, ...], rounds: int, alike: bool, output: Path) -> None:
     """Compare training with transformers' and torchtitan's Llama, and time what surrounds it.
 
     Exit code 1 where ours is slower than a peer by more than noise: even the upper end of the 95% interval of the
@@ -39,9 +36,15 @@ def main(only: tuple[str, ...], rounds: int, output: Path) -> None:
     """
     console = Console(width=None if sys.stdout.isatty() else 200)
     found: list[Line] = []
-    for name in only or _BENCHMARKS:
+    benchmarks: dict[str, Callable[[int], list[Line]]] = {
+        "one-process": partial(one_process.run, alike=alike),
+        "two-ranks": partial(two_ranks.run, alike=alike),
+        "profiled-window": profiled_window.run,
+        "first-step": first_step.run,
+    }
+    for name in only or _NAMES:
         click.echo(f"{name} ...", err=True)
-        found += _BENCHMARKS[name](rounds)
+        found += benchmarks[name](rounds)
     report = lines.report(found, _versions(), rounds)
     lines.write(report, output)
     lines.show(report, console)

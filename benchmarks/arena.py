@@ -52,6 +52,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
         threads: of each rank.
         warmup: first steps of a round that are not counted.
         steps: counted steps of a round.
+        alike: peers are given what our ranks set up for themselves, too.
     """
 
     model: Model
@@ -59,6 +60,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     threads: int
     warmup: int
     steps: int
+    alike: bool = False
 
 
 class _Answer(msgspec.Struct):
@@ -190,8 +192,11 @@ def _train(connection: Connection, name: str, case: Case, folder: str, rank: int
     import torch
     import torch.distributed as dist
 
-    from benchmarks.contestants import build
+    from benchmarks.contestants import OURS, build
+    from scaling_study.measure.machine import keep_freed_memory
 
+    if name == OURS or case.alike:
+        keep_freed_memory()  # as every rank of ours does
     torch.set_num_threads(case.threads)
     store = dist.FileStore(folder, case.run.ranks)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=case.run.ranks)

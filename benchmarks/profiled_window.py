@@ -75,8 +75,10 @@ def _measure(model: Model, run: TrainingRun) -> list[_Window]:
     import torch
     import torch.distributed as dist
 
+    from scaling_study.measure.machine import keep_freed_memory
     from scaling_study.training.step import Trainer
 
+    keep_freed_memory()  # as every rank does
     torch.set_num_threads(1)
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     trainer = Trainer(run, model, torch.device("cpu"))

@@ -54,10 +54,12 @@ def _measure(assignment: Assignment, files: AttemptFiles, rank: int, world_size:
     import torch.distributed as dist
 
     from scaling_study.measure.collective import measure_collective
+    from scaling_study.measure.machine import keep_freed_memory
     from scaling_study.measure.rendezvous import meet
     from scaling_study.measure.report import combine
     from scaling_study.measure.training import measure_training
 
+    keep_freed_memory()
     torch.set_num_threads(assignment.threads_per_rank)
     store = meet(files, rank, world_size, address)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=world_size, timeout=timedelta(minutes=10))

@@ -76,3 +76,19 @@ def test_a_peak_stays_when_pages_of_a_file_come_in_later(tmp_path):
 
 def test_nothing_allocated_is_about_nothing():
     assert 0 <= PeakMemory().gib() < 0.01
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has mallopt")
+def test_freed_memory_is_kept_once_asked_for():
+    script = (
+        "import psutil; from scaling_study.measure.machine import keep_freed_memory\n"
+        "resident = lambda: psutil.Process().memory_info().rss / 2**20\n"
+        "def left():\n"
+        "    before = resident(); block = bytearray(64 * 2**20); del block\n"
+        "    return resident() - before\n"
+        "print(left()); keep_freed_memory(); print(left())"
+    )
+    printed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    given_back_mib, kept_mib = map(float, printed.split())
+    assert given_back_mib < 4
+    assert kept_mib == pytest.approx(64, abs=4)
