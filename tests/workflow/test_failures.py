@@ -69,6 +69,12 @@ def assert_no_rank_left(store, run):
     assert not [process for process in processes if is_alive(process)]
 
 
+def ranks_at_work():
+    """Processes forked by servers of this process that have not ended."""
+    forked = [rank for server in local._servers() for rank in server.children()]
+    return [rank for rank in forked if rank.is_running() and rank.status() != psutil.STATUS_ZOMBIE]
+
+
 def signal_rank(store, run, rank, number):
     """Send a signal to a rank, once; a callback for a monitor."""
     sent = threading.Event()
@@ -172,7 +178,7 @@ def test_whatever_stops_the_driver_no_rank_is_left(tmp_path, data_folder, error,
 
     with pytest.raises(type(error) if isinstance(error, OSError) else error):
         measure(run, tmp_path, data_folder, Silent(stop))
-    assert not [rank for server in local._servers() for rank in server.children()]
+    assert not ranks_at_work()
 
 
 def test_a_rank_that_hangs_is_a_timeout(tmp_path, data_folder):
@@ -191,7 +197,7 @@ def test_a_run_that_never_begins_is_a_timeout(tmp_path, data_folder):
     result, store, _ = measure(run, tmp_path, data_folder, first_iteration_limit_s=0.01)
     assert result.outcome is Outcome.TIMEOUT
     assert "first_iteration_limit_s" in result.reason
-    assert not [rank for server in local._servers() for rank in server.children()]
+    assert not ranks_at_work()
     assert store.attempts(run) == 1
 
 

@@ -175,10 +175,10 @@ def _kill_servers() -> None:
 
 
 def _at_work(process: psutil.Process) -> bool:
-    """Whether a child of this process has not ended; it is not waited for, since that is multiprocessing's."""
+    """Whether a child of this process has not ended with all its threads; reaping it is multiprocessing's."""
     try:
-        return bool(process.status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
+        return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+    except ChildProcessError:
         return False
 
 
