@@ -10,13 +10,11 @@ from __future__ import annotations
 from scaling_study.predict.blocks import Steps, elementwise
 from scaling_study.predict.operations import Communication
 from scaling_study.predict.share import (
-    ELEMENT_BYTES,
     FP32_BYTES,
     Matrix,
     accumulates,
     elements,
     padded_elements,
-    uses_fsdp,
 )
 from scaling_study.spec import Axis, CollectiveOp, Precision, TrainingRun
 
@@ -26,9 +24,9 @@ _UPDATE_BYTES = (4 + 3) * FP32_BYTES
 
 def gather(run: TrainingRun, parameters: tuple[Matrix, ...], name: str) -> Steps:
     """FSDP2 makes the whole parameters of a group from the shards: cast, all-gather, copy out."""
-    if not uses_fsdp(run) or not parameters:
+    if not run.uses_fsdp or not parameters:
         return ()
-    dtype = ELEMENT_BYTES[run.precision]
+    dtype = run.precision.element_bytes
     whole = padded_elements(parameters, run.dp)
     shard = whole // run.dp
     if run.dp == 1:
@@ -42,9 +40,9 @@ def gather(run: TrainingRun, parameters: tuple[Matrix, ...], name: str) -> Steps
 
 def reduce(run: TrainingRun, parameters: tuple[Matrix, ...], name: str, *, backward: bool) -> Steps:
     """FSDP2 turns a group's whole gradients into the shard's, in the reduction's dtype and then in fp32."""
-    if not uses_fsdp(run) or not parameters:
+    if not run.uses_fsdp or not parameters:
         return ()
-    dtype, reduced = ELEMENT_BYTES[run.precision], ELEMENT_BYTES[run.reduction_dtype]
+    dtype, reduced = run.precision.element_bytes, run.reduction_dtype.element_bytes
     source = reduced if accumulates(run) else dtype
     whole = padded_elements(parameters, run.dp)
     shard = whole // run.dp
@@ -59,10 +57,10 @@ def reduce(run: TrainingRun, parameters: tuple[Matrix, ...], name: str, *, backw
 
 def accumulate(run: TrainingRun, parameters: tuple[Matrix, ...], name: str, *, first: bool) -> Steps:
     """A micro-batch's gradients added to those of earlier ones, in the reduction's dtype with FSDP2."""
-    if not parameters or not accumulates(run) or (first and not uses_fsdp(run)):
+    if not parameters or not accumulates(run) or (first and not run.uses_fsdp):
         return ()
-    sum_bytes = ELEMENT_BYTES[run.reduction_dtype] if uses_fsdp(run) else FP32_BYTES
-    moved = elements(parameters) * (ELEMENT_BYTES[run.precision] + sum_bytes * (1 if first else 2))
+    sum_bytes = run.reduction_dtype.element_bytes if run.uses_fsdp else FP32_BYTES
+    moved = elements(parameters) * (run.precision.element_bytes + sum_bytes * (1 if first else 2))
     return (elementwise(f"accumulate {name}", moved, sum_bytes, backward=True),)
 
 
@@ -75,7 +73,7 @@ def average(run: TrainingRun, parameters: tuple[Matrix, ...]) -> Steps:
 def update(run: TrainingRun, parameters: tuple[Matrix, ...]) -> Steps:
     """Unscale, clip, AdamW over a rank's shards of all its parameters (`training.gradients`)."""
     held = sum(one.held(run.dp, 0) for one in parameters)
-    partial = () if uses_fsdp(run) else _norm_reductions(run, parameters, FP32_BYTES)
+    partial = () if run.uses_fsdp else _norm_reductions(run, parameters, FP32_BYTES)
     return (
         *_unscale(run, held),
         *_clip(run, len(parameters), held, partial),

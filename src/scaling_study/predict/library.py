@@ -9,7 +9,7 @@ import msgspec
 
 from scaling_study.errors import UserError
 from scaling_study.predict.parameters import KNOBS, Constants
-from scaling_study.predict.setup import Part
+from scaling_study.predict.setup import Part, Specification, Traits
 from scaling_study.spec.explain import explain_validation_error
 from scaling_study.spec.load import read_yaml
 
@@ -50,32 +50,9 @@ class ParameterSet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         return Constants(**{name: estimate.value for name, estimate in self.constants.items()})
 
 
-class _PartEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    family: str
+class _PartEntry(Specification, frozen=True, kw_only=True, forbid_unknown_fields=True):
     names: tuple[str, ...]
-    memory_gib: float
-    memory_gb_per_s: float
-    peak_tflops: float
-    multiprocessors: int
-    link_gb_per_s: float
-    network_gb_per_s: float
-    power_limit_w: float
     source: str
-    switched: bool = True
-
-
-class Traits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a stack's name says beyond the columns of a row; see `Stack`."""
-
-    early_stop: bool = True
-    pipeline_scatter: bool = False
-    messages_in_turn: bool = False
-    tp_backward_overlap: bool = False
-    fused_pointwise: bool = True
-    reduce_by_all_reduce: bool = False
-    parallel_loss: bool = True
-    sync_every_microbatch: bool = False
-    dtensor: bool = False
 
 
 class _StackEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -129,8 +106,7 @@ class Library:
         key = self._names.get(name)
         if key is None:
             return None
-        fields = {field: getattr(self._parts[key], field) for field in Part.__struct_fields__ if field != "name"}
-        return Part(name=key, **fields)
+        return Part(name=key, **{field: getattr(self._parts[key], field) for field in Specification.__struct_fields__})
 
     def traits(self, framework: str) -> Traits:
         """Traits of the first stack whose word the framework's name contains; the defaults where none does."""

@@ -15,9 +15,15 @@ import msgspec
 
 from scaling_study.predict import activations
 from scaling_study.predict.activations import BlockWeights, Sizes, sizes_of
-from scaling_study.predict.pipeline import Action, ActionKind, actions_of, stages_of
+from scaling_study.predict.pipeline import (
+    Action,
+    ActionKind,
+    actions_of,
+    gathered_after,
+    reduces_gradients,
+    stages_of,
+)
 from scaling_study.predict.share import (
-    ELEMENT_BYTES,
     FP32_BYTES,
     Matrix,
     Share,
@@ -27,7 +33,6 @@ from scaling_study.predict.share import (
     padded_elements,
     root_parameters,
     share_of,
-    uses_fsdp,
 )
 from scaling_study.predict.swings import NOTHING, Change, Levels, MemoryKind, Swing, repeat, sequence, swing
 from scaling_study.spec import Model, TrainingRun
@@ -84,7 +89,7 @@ def _resident(run: TrainingRun, stages: dict[int, _StageMemory], replica: int) -
     yield MemoryKind.OTHER, len(stages) * share.sequence * share.head_dim * FP32_BYTES
     yield MemoryKind.OTHER, 2 * run.local_batch * run.sequence_length * _TOKEN_BYTES
     yield MemoryKind.MESSAGES, sum(stage.messages for stage in stages.values())
-    gradients = stored if uses_fsdp(run) else sum(stage.gradients for stage in stages.values())
+    gradients = stored if run.uses_fsdp else sum(stage.gradients for stage in stages.values())
     yield MemoryKind.GRADIENTS, gradients
     yield MemoryKind.GRADIENTS, -gradients
 
@@ -122,7 +127,7 @@ class _StageMemory:
     @property
     def _adds_in_another_dtype(self) -> bool:
         """Whether FSDP2 casts gradients before it adds them up; in the same dtype, autograd adds them in place."""
-        return uses_fsdp(self.run) and self.run.precision.value != self.run.reduction_dtype.value
+        return self.run.uses_fsdp and self.run.precision.value != self.run.reduction_dtype.value
 
     @property
     def gradients(self) -> int:
@@ -131,20 +136,12 @@ class _StageMemory:
 
     def do(self, action: Action) -> Swing:
         """The swing of an action."""
-        reduces = self.run.pp == 1 and action.microbatch == self.run.microbatches - 1
+        reduces = reduces_gradients(self.run, action)
         key = (action.kind, self.gathered, reduces, action.microbatch == 0)
         if key not in self._made:
             self._made[key] = self._swing(*key)
-        self.gathered = self._gathered_after(action.kind, reduces=reduces)
+        self.gathered = gathered_after(self.run, action, gathered=self.gathered)
         return self._made[key]
-
-    def _gathered_after(self, kind: ActionKind, *, reduces: bool) -> bool:
-        if kind is ActionKind.FORWARD:
-            return not self.run.reshard_after_forward
-        if kind is ActionKind.BACKWARD:
-            return self.run.pp > 1 or not (reduces or self.run.reshard_after_forward)
-        releases = kind in (ActionKind.RESHARD, ActionKind.REDUCE)
-        return kind is ActionKind.UNSHARD or (self.gathered and not releases)
 
     def _swing(self, kind: ActionKind, gathered: bool, reduces: bool, first: bool) -> Swing:
         if kind is ActionKind.FORWARD:
@@ -161,18 +158,18 @@ class _StageMemory:
 
     def _whole(self, parameters: tuple[Matrix, ...]) -> int:
         """Bytes of gathered parameters; none where FSDP2 does not wrap them."""
-        if not uses_fsdp(self.run):
+        if not self.run.uses_fsdp:
             return 0
-        return padded_elements(parameters, self.run.dp) * ELEMENT_BYTES[self.run.precision]
+        return padded_elements(parameters, self.run.dp) * self.run.precision.element_bytes
 
     def _gradient(self, parameters: tuple[Matrix, ...]) -> int:
         """Bytes of a backward pass's gradients, in the dtype of the parameters."""
-        return self._gradient_elements(parameters) * ELEMENT_BYTES[self.run.precision]
+        return self._gradient_elements(parameters) * self.run.precision.element_bytes
 
     def _sum(self, parameters: tuple[Matrix, ...]) -> int:
         """Bytes of gradients added up over micro-batches; where FSDP2 does it, in the reduction's dtype."""
-        dtype = self.run.reduction_dtype if uses_fsdp(self.run) else self.run.precision
-        return self._gradient_elements(parameters) * ELEMENT_BYTES[dtype]
+        dtype = self.run.reduction_dtype if self.run.uses_fsdp else self.run.precision
+        return self._gradient_elements(parameters) * dtype.element_bytes
 
     def _gradient_elements(self, parameters: tuple[Matrix, ...]) -> int:
         """The embedding's gradient has the rows of all tensor-parallel ranks, until it is reduced."""
@@ -194,7 +191,7 @@ class _StageMemory:
 
     def _forward(self, gathered: bool) -> Swing:
         """A gather's buffer stays until the next gather is done; resharding lets go of a block after it."""
-        z, gathers = self.sizes, not gathered and uses_fsdp(self.run)
+        z, gathers = self.sizes, not gathered and self.run.uses_fsdp
         compute = list(activations.block_forward(z, self.run.activation_checkpointing))
         compute += self._resharded(self.block)
 
@@ -229,7 +226,7 @@ class _StageMemory:
     def _backward(self, gathered: bool, reduces: bool, first: bool) -> Swing:
         """From the last block to the first; each gathers the one before it while it computes."""
         z, kept = self.sizes, first or self._adds_in_another_dtype
-        gathers = not gathered and uses_fsdp(self.run)
+        gathers = not gathered and self.run.uses_fsdp
         compute = list(activations.block_backward(z, self.run.activation_checkpointing, self._block_weights(kept=kept)))
         pending = self._gather(self.block)[:-1] if gathers and self.run.dp > 1 else []
         arrive = [(MemoryKind.GATHERED, self._whole(self.block)), self._buffer(self.block)] if gathers else []
@@ -255,7 +252,7 @@ class _StageMemory:
         else:
             yield MemoryKind.ACTIVATIONS, -self.sizes.local
         yield from self._after_backward(self.root, self.block, reduces=reduces, first=first)
-        if reduces and uses_fsdp(self.run):
+        if reduces and self.run.uses_fsdp:
             yield MemoryKind.REDUCTION, -self._reduction(self.root)
 
     def _table(self) -> int:
@@ -282,7 +279,7 @@ class _StageMemory:
             reduces: whether this is the pass that reduces.
             first: whether there is no sum yet.
         """
-        if not uses_fsdp(self.run) or not parameters:
+        if not self.run.uses_fsdp or not parameters:
             return []
         changes: list[Change] = []
         if accumulates(self.run) and self._adds_in_another_dtype:
@@ -294,7 +291,7 @@ class _StageMemory:
         return changes + (self._reduce(parameters, previous) if reduces else [])
 
     def _reduction(self, parameters: tuple[Matrix, ...]) -> int:
-        return padded_elements(parameters, self.run.dp) * ELEMENT_BYTES[self.run.reduction_dtype]
+        return padded_elements(parameters, self.run.dp) * self.run.reduction_dtype.element_bytes
 
     def _reduce(self, parameters: tuple[Matrix, ...], previous: tuple[Matrix, ...]) -> list[Change]:
         """A buffer in the reduction's dtype takes the place of the gradients, then the shard in fp32."""
@@ -307,7 +304,7 @@ class _StageMemory:
 
     def _unshard(self) -> Swing:
         """All groups of the stage are gathered before the first is copied out."""
-        if not uses_fsdp(self.run):
+        if not self.run.uses_fsdp:
             return NOTHING
         groups = [group for group in (self.root, *[self.block] * self.layers) if group]
         if self.run.dp == 1:
@@ -320,7 +317,7 @@ class _StageMemory:
 
     def _reduce_all(self, gathered: bool) -> Swing:
         """After a pipeline's last backward pass, group by group."""
-        if not uses_fsdp(self.run):
+        if not self.run.uses_fsdp:
             return NOTHING
         changes: list[Change] = []
         previous: tuple[Matrix, ...] = ()

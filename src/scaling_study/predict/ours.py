@@ -6,7 +6,7 @@ import msgspec
 
 from scaling_study.predict.library import Library
 from scaling_study.predict.setup import Attention, Decoder, Elementwise, Part, Recompute, Setup, Sharding, Stack
-from scaling_study.spec import ActivationCheckpointing, AttentionBackend, Hardware, Model, ReductionDtype, TrainingRun
+from scaling_study.spec import ActivationCheckpointing, AttentionBackend, Hardware, Model, TrainingRun
 
 _ATTENTION = {
     AttentionBackend.SDPA: Attention.FLASH2,
@@ -21,7 +21,6 @@ _RECOMPUTE = {
     ActivationCheckpointing.SELECTIVE: Recompute.POINTWISE,
     ActivationCheckpointing.FULL: Recompute.FULL,
 }
-_REDUCE_BYTES = {ReductionDtype.FP32: 4, ReductionDtype.BF16: 2}
 
 
 def setup_of_run(run: TrainingRun, model: Model, hardware: Hardware, library: Library) -> Setup | str:
@@ -56,7 +55,7 @@ def setup_of_run(run: TrainingRun, model: Model, hardware: Hardware, library: Li
         reshard_after_forward=run.reshard_after_forward,
         recompute=_RECOMPUTE[run.activation_checkpointing],
         precision=run.precision,
-        reduce_bytes=_REDUCE_BYTES[run.reduction_dtype],
+        reduce_bytes=run.reduction_dtype.element_bytes,
     )
 
 

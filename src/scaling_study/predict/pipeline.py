@@ -48,6 +48,25 @@ def stages_of(run: TrainingRun, pipeline_rank: int) -> range:
     return range(pipeline_rank, run.pp * run.virtual_stages, run.pp)
 
 
+def reduces_gradients(run: TrainingRun, action: Action) -> bool:
+    """Whether a backward pass reduces gradients itself; a pipeline does so afterwards."""
+    last = action.microbatch == run.microbatches - 1
+    return action.kind is ActionKind.BACKWARD and run.pp == 1 and last
+
+
+def gathered_after(run: TrainingRun, action: Action, *, gathered: bool) -> bool:
+    """Whether FSDP2 has a stage's parameters gathered after an action, if it had them `gathered` before.
+
+    Inside a pipeline it never lets go of them after a backward pass.
+    """
+    if action.kind is ActionKind.FORWARD:
+        return not run.reshard_after_forward
+    if action.kind is ActionKind.BACKWARD:
+        return run.pp > 1 or not (reduces_gradients(run, action) or run.reshard_after_forward)
+    releases = action.kind in (ActionKind.RESHARD, ActionKind.REDUCE)
+    return action.kind is ActionKind.UNSHARD or (gathered and not releases)
+
+
 def actions_of(run: TrainingRun, pipeline_rank: int) -> tuple[Action, ...]:
     """What a pipeline rank does in one iteration, in order."""
     update = Action(ActionKind.UPDATE)
@@ -168,7 +187,7 @@ def _with_messages(waiting: list[list[Action]], stages: int) -> list[list[Action
             if position[rank] == len(waiting[rank]):
                 continue
             action = waiting[rank][position[rank]]
-            needed = _needed_message(action, stages)
+            needed = needed_message(action, stages)
             if needed is not None and needed not in received:
                 continue
             position[rank] += 1
@@ -181,8 +200,8 @@ def _with_messages(waiting: list[list[Action]], stages: int) -> list[list[Action
     return ordered
 
 
-def _needed_message(action: Action, stages: int) -> Action | None:
-    """What must have been received before a pass."""
+def needed_message(action: Action, stages: int) -> Action | None:
+    """What must have been received before a pass, in a pipeline of so many stages."""
     if action.kind is ActionKind.FORWARD and action.stage > 0:
         return Action(ActionKind.RECEIVE_FORWARD, action.stage, action.microbatch)
     if action.kind is ActionKind.BACKWARD and action.stage < stages - 1:

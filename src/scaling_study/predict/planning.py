@@ -20,7 +20,7 @@ from scaling_study.predict.footprint import fits, memory_gib
 from scaling_study.predict.library import Library
 from scaling_study.predict.ours import setup_of_run
 from scaling_study.predict.power import power_w
-from scaling_study.predict.predictions import families, model_flops
+from scaling_study.predict.predictions import families, mfu
 from scaling_study.predict.setup import Setup
 from scaling_study.spec import (
     ActivationCheckpointing,
@@ -153,7 +153,7 @@ def _plan(run: TrainingRun, setup: Setup, seconds: float, reserved: float, fit: 
         step_time_s=seconds,
         tokens_per_second=rate,
         tokens_per_second_per_gpu=rate / setup.gpus,
-        mfu=model_flops(setup) / (seconds * setup.part.peak_tflops * 1e12 * setup.gpus),
+        mfu=mfu(setup, seconds),
         memory_gib=reserved,
         power_w_per_gpu=watts,
         tokens_per_joule=rate / (watts * setup.gpus),

@@ -13,6 +13,7 @@ from scaling_study.predict.footprint import fits, memory_gib
 from scaling_study.predict.library import Library
 from scaling_study.predict.parameters import Constants
 from scaling_study.predict.setup import Setup
+from scaling_study.roofline import model_flops_per_token
 from scaling_study.spec import Outcome
 
 
@@ -52,11 +53,10 @@ def step_times(setups: Sequence[Setup], constants: Callable[[str], Constants]) -
     return seconds
 
 
-def model_flops(setup: Setup) -> float:
-    """FLOPs of an iteration: (6 N + 12 layers x hidden x sequence) x tokens (design.md's MFU)."""
-    decoder = setup.decoder
-    per_token = 6 * decoder.parameters + 12 * decoder.layers * decoder.hidden * setup.sequence_length
-    return float(per_token) * setup.tokens
+def mfu(setup: Setup, seconds: float) -> float:
+    """Fraction of the dense peak that an iteration of so many seconds makes use of."""
+    flops = model_flops_per_token(setup.decoder, setup.sequence_length) * setup.tokens
+    return flops / (seconds * setup.part.peak_tflops * 1e12 * setup.gpus)
 
 
 def predict(setups: Sequence[Setup], library: Library) -> list[Prediction]:
@@ -69,12 +69,11 @@ def predict(setups: Sequence[Setup], library: Library) -> list[Prediction]:
         reserved = memory_gib(batch)
         room = fits(batch, reserved)
         for place, setup, time, memory, ok in zip(index, mine, seconds, reserved, room, strict=True):
-            peak = setup.part.peak_tflops * 1e12 * setup.gpus
             out[place] = Prediction(
                 step_time_s=float(time),
                 low_s=float(time) * known.error_low,
                 high_s=float(time) * known.error_high,
-                mfu=model_flops(setup) / (float(time) * peak),
+                mfu=mfu(setup, float(time)),
                 memory_gib=float(memory),
                 outcome=Outcome.OK if ok else Outcome.OUT_OF_MEMORY,
                 extrapolated=known.extrapolated,

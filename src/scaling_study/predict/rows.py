@@ -200,20 +200,13 @@ def _setup(row: Row, library: Library) -> Setup:
 
 
 def _stack(row: Row, library: Library) -> Stack:
-    traits = library.traits(row.framework)
+    traits = msgspec.structs.asdict(library.traits(row.framework))
+    traits["fused_pointwise"] &= row.norm_kernels is not Elementwise.EAGER
     return Stack(
         attention=row.attention,
         elementwise=row.norm_kernels,
         sequence_parallel=bool(row.sequence_parallel) and row.tp > 1,
         tp_overlap=bool(row.tp_overlap),
         dp_overlap=bool(row.dp_overlap),
-        dtensor=traits.dtensor,
-        fused_pointwise=traits.fused_pointwise and row.norm_kernels is not Elementwise.EAGER,
-        tp_backward_overlap=traits.tp_backward_overlap,
-        early_stop=traits.early_stop,
-        pipeline_scatter=traits.pipeline_scatter,
-        messages_in_turn=traits.messages_in_turn,
-        reduce_by_all_reduce=traits.reduce_by_all_reduce,
-        parallel_loss=traits.parallel_loss,
-        sync_every_microbatch=traits.sync_every_microbatch,
+        **traits,
     )

@@ -23,7 +23,7 @@ from scaling_study.predict.passes import (
     Span,
     build_pass,
 )
-from scaling_study.predict.pipeline import Action, ActionKind, actions_of
+from scaling_study.predict.pipeline import Action, ActionKind, actions_of, needed_message
 from scaling_study.predict.setup import Setup
 from scaling_study.spec import Axis, SpanKind, TrainingRun
 from scaling_study.timeline import SCHEMA
@@ -131,7 +131,7 @@ def _simulate(
     run: TrainingRun, kinds: dict[tuple[bool, str, str], Pass], message_s: float
 ) -> tuple[list[_Placed], float]:
     """Every rank goes on as soon as what its next action needs has arrived; the last one's end is the pipeline's."""
-    lists = [actions_of(run, rank) for rank in range(run.pp)]
+    lists, stages = [actions_of(run, rank) for rank in range(run.pp)], run.pp * run.virtual_stages
     position, clock = [0] * run.pp, [0.0] * run.pp
     sent: dict[Action, float] = {}
     posted: dict[Action, float] = {}
@@ -141,7 +141,7 @@ def _simulate(
         for rank, actions in enumerate(lists):
             while position[rank] < len(actions):
                 action = actions[position[rank]]
-                needed = _needed(action, run)
+                needed = needed_message(action, stages)
                 if needed is not None and needed not in sent:
                     break
                 if needed is not None:
@@ -153,15 +153,6 @@ def _simulate(
                 moved = True
         assert moved, "PyTorch's schedules do not wait for each other for ever"
     return placed, max(clock)
-
-
-def _needed(action: Action, run: TrainingRun) -> Action | None:
-    """The message that a pass waits for."""
-    if action.kind is ActionKind.FORWARD and action.stage > 0:
-        return Action(ActionKind.RECEIVE_FORWARD, action.stage, action.microbatch)
-    if action.kind is ActionKind.BACKWARD and action.stage < run.pp * run.virtual_stages - 1:
-        return Action(ActionKind.RECEIVE_BACKWARD, action.stage, action.microbatch)
-    return None
 
 
 def _do(

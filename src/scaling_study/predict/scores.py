@@ -6,6 +6,7 @@ from collections.abc import Hashable, Sequence
 
 import msgspec
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 Numbers = NDArray[np.float64]
@@ -40,18 +41,9 @@ def score(predicted: Numbers, measured: Numbers) -> Score:
 
 def spearman(first: Numbers, second: Numbers) -> float | None:
     """Correlation of ranks, ties averaged; None below three values or where all are equal."""
-    if len(first) < 3:
+    if len(first) < 3 or min(np.ptp(first), np.ptp(second)) == 0:
         return None
-    a, b = _ranks(first), _ranks(second)
-    spread = float(np.std(a) * np.std(b))
-    return None if spread == 0 else float(np.mean((a - a.mean()) * (b - b.mean())) / spread)
-
-
-def _ranks(values: Numbers) -> Numbers:
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ends = np.cumsum(counts)
-    ranks: Numbers = ((ends - counts + ends - 1) / 2)[inverse]
-    return ranks
+    return float(pl.DataFrame({"a": first, "b": second}).select(pl.corr("a", "b", method="spearman")).item())
 
 
 def choice_loss(groups: Sequence[Hashable], predicted: Numbers, measured: Numbers) -> float | None:

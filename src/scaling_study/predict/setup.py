@@ -84,7 +84,7 @@ class Decoder(msgspec.Struct, frozen=True, kw_only=True):
         return self.layers * self.layer_parameters + ends
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Specification(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An accelerator as its data sheet has it.
 
     Attributes:
@@ -98,7 +98,6 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         power_limit_w: default limit.
     """
 
-    name: str
     family: str
     memory_gib: float
     memory_gb_per_s: float
@@ -110,17 +109,18 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     switched: bool = True
 
 
-class Stack(msgspec.Struct, frozen=True, kw_only=True):
-    """Traits of the software that trains: facts about a stack, not constants to be fitted.
+class Part(Specification, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An accelerator by its name."""
+
+    name: str
+
+
+class Traits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the name of a stack says of it: facts, not constants to be fitted.
 
     Attributes:
-        attention: kernel in use.
-        elementwise: how norms are computed; `fused_pointwise` says whether rotary embedding and activation are
-            fused as well.
-        sequence_parallel: activations between tensor-parallel regions are sharded over the tensor axis.
-        tp_overlap: tensor-parallel communication is decomposed and hidden behind matmuls (asynchronous TP).
-        dp_overlap: data-parallel communication runs beside the backward pass.
         dtensor: tensor parallelism through DTensor operators (PyTorch) rather than hand-written (Megatron).
+        fused_pointwise: rotary embedding and activation are fused.
         tp_backward_overlap: the backward all-reduce runs beside the weight gradient's matmul (Megatron-LM).
         early_stop: recomputation ends with the last tensor that is needed, so it skips the block's last matmul
             (torch.utils.checkpoint).
@@ -133,12 +133,7 @@ class Stack(msgspec.Struct, frozen=True, kw_only=True):
         sync_every_microbatch: sharded gradients are reduced after every micro-batch, not after the last one.
     """
 
-    attention: Attention
-    elementwise: Elementwise
-    sequence_parallel: bool
-    tp_overlap: bool
-    dp_overlap: bool
-    dtensor: bool
+    dtensor: bool = False
     fused_pointwise: bool = True
     tp_backward_overlap: bool = False
     early_stop: bool = True
@@ -147,6 +142,24 @@ class Stack(msgspec.Struct, frozen=True, kw_only=True):
     reduce_by_all_reduce: bool = False
     parallel_loss: bool = True
     sync_every_microbatch: bool = False
+
+
+class Stack(Traits, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The software that trains: its traits, and what a run chooses of it.
+
+    Attributes:
+        attention: kernel in use.
+        elementwise: how norms are computed.
+        sequence_parallel: activations between tensor-parallel regions are sharded over the tensor axis.
+        tp_overlap: tensor-parallel communication is decomposed and hidden behind matmuls (asynchronous TP).
+        dp_overlap: data-parallel communication runs beside the backward pass.
+    """
+
+    attention: Attention
+    elementwise: Elementwise
+    sequence_parallel: bool
+    tp_overlap: bool
+    dp_overlap: bool
 
 
 class Setup(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,15 +6,8 @@ import functools
 
 import msgspec
 
-from scaling_study.spec import Model, Precision, ReductionDtype, TrainingRun
+from scaling_study.spec import Model, TrainingRun
 
-ELEMENT_BYTES = {
-    Precision.FP32: 4,
-    Precision.BF16: 2,
-    Precision.FP16: 2,
-    ReductionDtype.FP32: 4,
-    ReductionDtype.BF16: 2,
-}
 FP32_BYTES = 4
 
 
@@ -75,7 +68,7 @@ def share_of(run: TrainingRun, model: Model) -> Share:
         vocabulary=model.vocabulary,
         local_vocabulary=model.vocabulary // run.tp,
         tp=run.tp,
-        dtype_bytes=ELEMENT_BYTES[run.precision],
+        dtype_bytes=run.precision.element_bytes,
     )
 
 
@@ -124,11 +117,6 @@ def elements(parameters: tuple[Matrix, ...]) -> int:
 def padded_elements(parameters: tuple[Matrix, ...], dp: int) -> int:
     """Elements of some parameters as FSDP2 gathers them over `dp` ranks."""
     return sum(one.padded(dp) for one in parameters)
-
-
-def uses_fsdp(run: TrainingRun) -> bool:
-    """Whether FSDP2 wraps the parameters: to shard them, or for its mixed precision on a single replica."""
-    return run.dp > 1 or run.precision is not Precision.FP32
 
 
 def accumulates(run: TrainingRun) -> bool:

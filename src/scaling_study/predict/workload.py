@@ -15,7 +15,14 @@ import msgspec
 from scaling_study.predict import blocks, gradients
 from scaling_study.predict.blocks import Steps
 from scaling_study.predict.operations import Communication, Direction, Operation, Step
-from scaling_study.predict.pipeline import Action, ActionKind, actions_of, stages_of
+from scaling_study.predict.pipeline import (
+    Action,
+    ActionKind,
+    actions_of,
+    gathered_after,
+    reduces_gradients,
+    stages_of,
+)
 from scaling_study.predict.share import Share, block_parameters, root_parameters, share_of
 from scaling_study.spec import Axis, CollectiveOp, Model, TrainingRun
 
@@ -132,31 +139,17 @@ class _Stage:
     def do(self, action: Action) -> Pass:
         """The pass of an action; one object for all actions that are alike."""
         variant = self._variant(action)
-        self.gathered = self._gathered_after(action)
+        self.gathered = gathered_after(self.run, action, gathered=self.gathered)
         if variant not in self._made:
             self._made[variant] = Pass(action.kind, self.index, _compress(self._steps_of(variant)))
         return self._made[variant]
 
     def _variant(self, action: Action) -> _Variant:
         if action.kind is ActionKind.BACKWARD:
-            return _Variant(action.kind, not self.gathered, self._reduces(action), action.microbatch == 0)
+            return _Variant(action.kind, not self.gathered, reduces_gradients(self.run, action), action.microbatch == 0)
         if action.kind in (ActionKind.FORWARD, ActionKind.UNSHARD):
             return _Variant(action.kind, not self.gathered)
         return _Variant(action.kind)
-
-    def _gathered_after(self, action: Action) -> bool:
-        """FSDP2's state; inside a pipeline it never lets go of parameters after a backward pass."""
-        if action.kind is ActionKind.FORWARD:
-            return not self.run.reshard_after_forward
-        if action.kind is ActionKind.BACKWARD:
-            return self.run.pp > 1 or not (self._reduces(action) or self.run.reshard_after_forward)
-        releases = action.kind in (ActionKind.RESHARD, ActionKind.REDUCE)
-        return action.kind is ActionKind.UNSHARD or (self.gathered and not releases)
-
-    def _reduces(self, action: Action) -> bool:
-        """Whether a backward pass reduces gradients itself; a pipeline does so afterwards."""
-        last = action.microbatch == self.run.microbatches - 1
-        return action.kind is ActionKind.BACKWARD and self.run.pp == 1 and last
 
     def _steps_of(self, variant: _Variant) -> list[Steps]:
         kind = variant.kind

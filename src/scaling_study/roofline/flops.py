@@ -2,10 +2,31 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from scaling_study.spec import Hardware, Model, TrainingRun
 
 
-def model_flops_per_token(model: Model, sequence_length: int) -> int:
+class Dimensions(Protocol):
+    """What the work of a decoder follows from: a model of this study, or anybody's."""
+
+    @property
+    def layers(self) -> int:
+        """Blocks."""
+        ...
+
+    @property
+    def hidden(self) -> int:
+        """Width of the residual stream."""
+        ...
+
+    @property
+    def parameters(self) -> int:
+        """All of them."""
+        ...
+
+
+def model_flops_per_token(model: Dimensions, sequence_length: int) -> int:
     """FLOPs of forward and backward for one token: 6 N + 12 layers x hidden x sequence.
 
     N counts all parameters; recomputation is not counted (Chowdhery et al., 2022, appendix B).

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from scaling_study.spec import Hardware, Model, Precision, TrainingRun
+from scaling_study.spec import Hardware, Model, TrainingRun
 
-_BYTES = {Precision.FP32: 4, Precision.BF16: 2, Precision.FP16: 2}
 _OPTIMIZER_BYTES = 4 + 4 + 4  # fp32 master weight and AdamW's two moments
 
 
@@ -24,7 +23,7 @@ def least_memory_gib(run: TrainingRun, model: Model) -> float:
     parameters = stage_parameters(run, model)
     sharded = parameters * _OPTIMIZER_BYTES / run.dp
     whole = model.layer_parameters / run.tp if run.reshard_after_forward else parameters
-    gathered = whole * _BYTES[run.precision] if run.dp > 1 or run.precision is not Precision.FP32 else 0
+    gathered = whole * run.precision.element_bytes if run.uses_fsdp else 0
     return (sharded + gathered) / 2**30
 
 

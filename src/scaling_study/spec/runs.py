@@ -94,6 +94,11 @@ class TrainingRun(
         return self.tp * self.pp
 
     @property
+    def uses_fsdp(self) -> bool:
+        """Whether FSDP2 wraps parameters: to shard them, or for its mixed precision on a single replica."""
+        return self.dp > 1 or self.precision is not Precision.FP32
+
+    @property
     def local_batch(self) -> int:
         """Sequences of one data-parallel replica in an iteration."""
         return self.global_batch // self.dp
@@ -201,15 +206,12 @@ def encode_run(run: Run) -> bytes:
     return msgspec.json.encode(run)
 
 
-DTYPE_BYTES = {Precision.FP32: 4, Precision.BF16: 2, Precision.FP16: 2}
-
-
 def collective_violations(run: CollectiveRun, hardware: Hardware) -> list[str]:
     """Every invariant that the run breaks, as sentences; empty for a possible one."""
     ranks, found = ranks_of(run, hardware), []
     if ranks < 2:
         found.append(f"a collective needs at least two ranks, nodes ({run.nodes}) gives {ranks}")
-    if run.message_bytes % (ranks * DTYPE_BYTES[run.dtype]):
+    if run.message_bytes % (ranks * run.dtype.element_bytes):
         found.append(f"message_bytes ({run.message_bytes}) cannot be split evenly over {ranks} ranks of {run.dtype}")
     return found
 

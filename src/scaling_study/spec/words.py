@@ -12,12 +12,22 @@ class Precision(StrEnum):
     BF16 = "bf16"
     FP16 = "fp16"
 
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of one element."""
+        return 4 if self is Precision.FP32 else 2
+
 
 class ReductionDtype(StrEnum):
     """Dtype in which gradients are reduced over the data-parallel axis."""
 
     FP32 = "fp32"
     BF16 = "bf16"
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of one element."""
+        return Precision(self.value).element_bytes
 
 
 class AttentionBackend(StrEnum):

@@ -42,13 +42,8 @@ def parallelise(stage: Llama, run: TrainingRun, mesh: DeviceMesh) -> None:
     """Apply tensor parallelism and FSDP2 in place; parameters may be on the meta device."""
     if run.tp > 1:
         _split_over_tensor_axis(stage, mesh[Axis.TENSOR.value])
-    if uses_fsdp(run):
+    if run.uses_fsdp:
         _shard_over_data_axis(stage, run, mesh[Axis.DATA.value])
-
-
-def uses_fsdp(run: TrainingRun) -> bool:
-    """Whether parameters are wrapped by FSDP2: to shard them, or for its mixed precision on a single replica."""
-    return run.dp > 1 or run.precision is not Precision.FP32
 
 
 def _split_over_tensor_axis(stage: Llama, mesh: DeviceMesh) -> None:
