@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable
 from pathlib import Path
 
 import click
 import polars as pl
 
-from scaling_study.errors import UserError, explain_os_error
+from scaling_study.errors import write_atomically
 from scaling_study.predict.library import Library
 from scaling_study.predict.predictions import Prediction, predict
 from scaling_study.predict.rows import read_rows, setup_of
@@ -147,10 +148,6 @@ def _print_reasons(validated: pl.DataFrame) -> None:
 
 
 def _write(validated: pl.DataFrame, output: Path) -> None:
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        validated.write_parquet(output)
-    except OSError as error:
-        raise explain_os_error(error, where=str(output)) from error
-    except pl.exceptions.PolarsError as error:
-        raise UserError(str(error).splitlines()[0], where=str(output)) from error
+    buffer = io.BytesIO()
+    validated.write_parquet(buffer)
+    write_atomically(output, buffer.getvalue())

@@ -8,9 +8,9 @@ import polars as pl
 
 from scaling_study.present import panels
 from scaling_study.present.axes import Axis, around, from_zero, row_axis, value_axis
+from scaling_study.present.rows import ALONE, HIGH, LOW, RATE
 from scaling_study.present.theme import BLUE, TIMES_SIGN, VERMILLION
 
-RATE, LOW, HIGH = "words_per_second", "words_per_second_low", "words_per_second_high"
 EXPOSED = "exposed_communication_s"
 METRICS = (RATE, EXPOSED)
 NOTE = (
@@ -19,8 +19,6 @@ NOTE = (
 )
 #: Of a record, throughput as a ratio to that of data parallelism alone, with its spread.
 RELATIVE = {"relative": RATE, "relative_low": LOW, "relative_high": HIGH}
-#: Whether a record is that of data parallelism alone.
-ALONE = (pl.col("tp") == 1) & (pl.col("pp") == 1)
 ROW_HEIGHT, LEAST_HEIGHT = 11.5, 90
 TICK_WIDTH = 24  # points that a tick with its label needs
 

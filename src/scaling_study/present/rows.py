@@ -23,6 +23,12 @@ from scaling_study.spec import Outcome, Provenance
 SIGNIFICANT_DIGITS = 6
 #: Altair refuses 5,000 rows; a figure of the study needs some tens.
 ROW_BUDGET = 4_999
+#: Throughput, and its spread as `with_spread` adds it.
+RATE, LOW, HIGH = "words_per_second", "words_per_second_low", "words_per_second_high"
+#: Bandwidth of a collective, and its spread as `with_bandwidth_spread` adds it.
+BANDWIDTH, BANDWIDTH_LOW, BANDWIDTH_HIGH = "bus_bandwidth_gb_per_s", "bus_bandwidth_low", "bus_bandwidth_high"
+#: Whether a record is of data parallelism alone.
+ALONE = (pl.col("tp") == 1) & (pl.col("pp") == 1)
 #: What tells one workload at one scale from another, whatever the layout: a group of which the fastest layout stands.
 ACROSS_LAYOUTS = tuple(name for name in LAYOUT if name not in ("dp", "tp", "pp"))
 

@@ -76,12 +76,12 @@ def changes(
 
 
 def _throughput(frame: pl.DataFrame, x: Axis) -> alt.LayerChart:
-    low, high, ideal = "words_per_second_low", "words_per_second_high", "ideal_words_per_second"
-    span = logarithmic(*(frame[name] for name in ("words_per_second", low, high, ideal)))
-    y = log_axis("words_per_second", "words/s", span)
+    ideal = "ideal_words_per_second"
+    span = logarithmic(*(frame[name] for name in (rows.RATE, rows.LOW, rows.HIGH, ideal)))
+    y = log_axis(rows.RATE, "words/s", span)
     layers = [
         *panels.guide(frame, x, y, ideal, "ideal", BOX),
-        *panels.spread(frame, x, y, low, high, BLUE),
+        *panels.spread(frame, x, y, rows.LOW, rows.HIGH, BLUE),
         *panels.marks(frame, x, y, BLUE),
         *panels.crosses(frame, x, y, BOX),
     ]

@@ -39,7 +39,7 @@ from scaling_study.spec import (
 from scaling_study.submit import node, verdict
 
 LOOPBACK = "127.0.0.1"
-SERVER = "scaling_study.submit.server"  # imported by the process that forks ranks
+SERVER = "scaling_study.measure.server"  # imported by the process that forks ranks
 _POLL_S = 0.2  # ranks and driver share the cores
 _EVIDENCE_S = 1.5  # after the first sign of a failure, the ranks get this long to say what happened
 _EXIT_S = 5.0
@@ -194,9 +194,10 @@ def _servers() -> list[psutil.Process]:
 
 @contextlib.contextmanager
 def _standard_error_to(path: Path) -> Iterator[None]:
-    """What a process started meanwhile says on standard error goes to a file."""
+    """What a process started meanwhile says on standard error goes to a file, which is emptied before."""
     saved = os.dup(2)
-    with path.open("wb") as file:
+    with path.open("ab") as file:  # one that was started before goes on writing at its end
+        file.truncate(0)
         os.dup2(file.fileno(), 2)
         try:
             yield

@@ -8,12 +8,12 @@ import polars as pl
 from scaling_study.present import panels, rows
 from scaling_study.present.axes import Axis, log_axis, logarithmic, size_axis
 from scaling_study.present.context import FigureContext
+from scaling_study.present.rows import BANDWIDTH, BANDWIDTH_HIGH, BANDWIDTH_LOW
 from scaling_study.present.theme import COLUMN_WIDTH, GREY, ramp
 from scaling_study.spec import Outcome
 
 CLAIMS = ("collective-scaling",)
 VARYING = ("nodes", "gpus", "message_bytes")
-METRIC, LOW, HIGH = "bus_bandwidth_gb_per_s", "bus_bandwidth_low", "bus_bandwidth_high"
 BOX = panels.Box(204, 122)
 ROOM = 0.1
 NOTE = "Bus bandwidth as in nccl-tests, mean of {calls} calls; bars: 5th to 95th percentile."
@@ -23,19 +23,19 @@ def draw(records: pl.DataFrame, context: FigureContext) -> alt.TopLevelMixin:
     """Bus bandwidth against message size, both logarithmic; the op is in the title."""
     frame = rows.with_bandwidth_spread(rows.one_series(rows.chosen(records), VARYING, context))
     x = size_axis("message_bytes", frame["message_bytes"], "message size", room=ROOM)
-    span = logarithmic(*(frame[name] for name in (METRIC, LOW, HIGH)))
-    y = log_axis(METRIC, "GB/s", span, format=",~r")
+    span = logarithmic(*(frame[name] for name in (BANDWIDTH, BANDWIDTH_LOW, BANDWIDTH_HIGH)))
+    y = log_axis(BANDWIDTH, "GB/s", span, format=",~r")
     unit = "ranks" if context.device == "rank" else "nodes"
     layers = [*_lines(frame, x, y, unit), *_crosses(frame, x, y, unit)]
     title = f"{frame['op'][0].replace('_', '-').capitalize()} bandwidth"
-    body = alt.vconcat(panels.metric_panel(layers, frame, METRIC, "Bus bandwidth", BOX))
+    body = alt.vconcat(panels.metric_panel(layers, frame, BANDWIDTH, "Bus bandwidth", BOX))
     return panels.finished(
         body,
         title,
         records,
         context,
         claims=CLAIMS,
-        metrics=(METRIC,),
+        metrics=(BANDWIDTH,),
         width=COLUMN_WIDTH,
         note=NOTE.format(calls=rows.timed_calls(frame)),
     )
@@ -47,9 +47,9 @@ def _lines(frame: pl.DataFrame, x: Axis, y: Axis, unit: str) -> list[alt.Chart]:
     counts = frame["nodes"].unique().sort().to_list()
     for nodes, color in zip(counts, ramp(len(counts)), strict=True):
         line = frame.filter(pl.col("nodes") == nodes)
-        layers += panels.spread(line, x, y, LOW, HIGH, color)
+        layers += panels.spread(line, x, y, BANDWIDTH_LOW, BANDWIDTH_HIGH, color)
         layers += panels.marks(line, x, y, color)
-        first = panels.known(line, METRIC).sort(x.column, "provenance")[METRIC].head(1)
+        first = panels.known(line, BANDWIDTH).sort(x.column, "provenance")[BANDWIDTH].head(1)
         starts += [(f"{nodes:,}", value, color) for value in first]
     if starts:
         starts.append((unit, max(value for _, value, _ in starts), GREY))

@@ -63,7 +63,7 @@ def _landmarks(frame: pl.DataFrame, x: Axis, y: Axis, box: panels.Box) -> list[a
     known = panels.known(frame, x.column, y.column)
     own = known.filter(pl.col("provenance") == next(iter(rows.provenances(known)), ""))
     fastest = own.sort(y.column, "run_id", descending=[True, False]).head(1)
-    alone = own.filter((pl.col("tp") == 1) & (pl.col("pp") == 1))
+    alone = own.filter(rows.ALONE)
     named = pl.concat([fastest, alone]).unique(["tp", "pp"], maintain_order=True)
     points = {
         _key(row): (x.span.fraction(row[x.column]) * box.width, (1 - y.span.fraction(row[y.column])) * box.height)

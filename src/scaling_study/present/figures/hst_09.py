@@ -8,12 +8,12 @@ import polars as pl
 from scaling_study.present import panels, rows
 from scaling_study.present.axes import doubling_axis, from_zero, value_axis
 from scaling_study.present.context import FigureContext
+from scaling_study.present.rows import HIGH, LOW, RATE
 from scaling_study.present.theme import BLUE, GREEN, PAGE_WIDTH, PURPLE, VERMILLION
 
 TITLE = "Scaling the sequence length"
 CLAIMS = ("context-length",)
 VARYING = ("sequence_length",)
-RATE, LOW, HIGH = "words_per_second", "words_per_second_low", "words_per_second_high"
 METRICS = (RATE, "exposed_fraction", "mfu", "tokens_per_joule")
 BOX = panels.Box(82, 94)
 NOTE = "Bars in (a): 5th to 95th percentile of {kept} iterations."

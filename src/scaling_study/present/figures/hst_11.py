@@ -42,7 +42,7 @@ def counts(frame: pl.DataFrame) -> str:
     found, missing = [], []
     for provenance in rows.provenances(frame):
         part, glyph = frame.filter(pl.col("provenance") == provenance), MARKS[provenance].glyph
-        others, ends = part.filter(~layouts.ALONE), part.filter(layouts.ALONE)["outcome"].to_list()
+        others, ends = part.filter(~rows.ALONE), part.filter(rows.ALONE)["outcome"].to_list()
         if ends == [Outcome.OK]:
             found.append(f"{others['faster'].sum()} of {others.height} other layouts ({glyph})")
         else:
@@ -62,16 +62,16 @@ def _rate(drawn: layouts.Layouts) -> Axis:
 
 
 def _panel(drawn: layouts.Layouts, x: Axis, color: str, title: str) -> alt.LayerChart:
-    first = x.column in ("relative", layouts.RATE)
+    first = x.column in ("relative", rows.RATE)
     x = msgspec.structs.replace(x, options={**x.options, "tickCount": 4, "labelSeparation": 4})
     y = layouts.axis(drawn, labelled=first)
-    low, high = (layouts.LOW, layouts.HIGH) if x.column == layouts.RATE else tuple(layouts.RELATIVE)[1:]
-    alone = panels.known(drawn.frame, x.column).filter(layouts.ALONE)[x.column]
+    low, high = (rows.LOW, rows.HIGH) if x.column == rows.RATE else tuple(layouts.RELATIVE)[1:]
+    alone = panels.known(drawn.frame, x.column).filter(rows.ALONE)[x.column]
     layers = [panels.level(value, x, "x") for value in alone.head(1)]
     faster = pl.col("faster").fill_null(not drawn.frame["faster"].count())
     for part, shade in ((drawn.frame.filter(~faster), FAINT), (drawn.frame.filter(faster), color)):
         layers += panels.spread(part, x, y, low, high, shade, along="x") if first else []
         layers += panels.marks(part, x, y, shade, line=False)
     layers += panels.crossed_rows(drawn.frame, y, label=first)
-    source = layouts.RATE if first else x.column
+    source = rows.RATE if first else x.column
     return panels.metric_panel(layers, drawn.frame, source, title, panels.Box(WIDTH, drawn.height))

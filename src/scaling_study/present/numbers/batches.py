@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from scaling_study.present.numbers.compare import RATE, line_along, ran, ranges
+from scaling_study.present.numbers.compare import line_along, ran, ranges
 from scaling_study.present.numbers.core import (
     Number,
     Pad,
@@ -19,6 +19,7 @@ from scaling_study.present.numbers.core import (
     trend,
 )
 from scaling_study.present.numbers.scaling import add_end, add_speedup
+from scaling_study.present.rows import RATE
 
 LOCAL_RATE, SHARE = "words_per_second_per_gpu", "exposed_fraction"
 ENDS = {"rate": (RATE, quantity), "exposed_share": (SHARE, percent)}

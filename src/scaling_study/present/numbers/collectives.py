@@ -19,10 +19,9 @@ from scaling_study.present.numbers.core import (
     percent,
     quantity,
 )
-from scaling_study.present.rows import with_bandwidth_spread
+from scaling_study.present.rows import BANDWIDTH, BANDWIDTH_HIGH, BANDWIDTH_LOW, with_bandwidth_spread
 from scaling_study.spec import CollectiveOp, Outcome
 
-BANDWIDTH, LOW, HIGH = "bus_bandwidth_gb_per_s", "bus_bandwidth_low", "bus_bandwidth_high"
 #: Swept over messages and ranks; the others stand at one point.
 SWEPT = (CollectiveOp.ALL_REDUCE, CollectiveOp.ALL_GATHER)
 SINGLE = (CollectiveOp.REDUCE_SCATTER, CollectiveOp.SEND_RECV)
@@ -63,7 +62,7 @@ def _add_swept(
     pad.add(f"{operation}_largest", corner[BANDWIDTH], gigabytes_per_second, ok)
     pad.add(f"{operation}_time_ratio", corner["call_s"] / small["call_s"], quantity, ok)
     pad.add(f"{operation}_fewest", few[BANDWIDTH], gigabytes_per_second, ok)
-    said = f"{moves(few[BANDWIDTH], corner[BANDWIDTH])} ({ranges(few, corner, LOW, HIGH)})"
+    said = f"{moves(few[BANDWIDTH], corner[BANDWIDTH])} ({ranges(few, corner, BANDWIDTH_LOW, BANDWIDTH_HIGH)})"
     pad.add(f"{operation}_with_ranks", said, source=ok)
 
 

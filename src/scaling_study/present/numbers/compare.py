@@ -8,12 +8,9 @@ from typing import Any
 import polars as pl
 
 from scaling_study.present.numbers.core import in_order, joined, layout_name, percent, trend
-from scaling_study.present.rows import chosen, with_spread
+from scaling_study.present.rows import ALONE, HIGH, LOW, RATE, chosen, with_spread
 from scaling_study.present.theme import TIMES_SIGN
 from scaling_study.spec import Outcome
-
-RATE, LOW, HIGH = "words_per_second", "words_per_second_low", "words_per_second_high"
-ALONE = (pl.col("tp") == 1) & (pl.col("pp") == 1)
 
 
 def ran(frame: pl.DataFrame) -> pl.DataFrame:

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from scaling_study.present.numbers.compare import ALONE, RATE, apart, fastest, ran, ranges, verdict
+from scaling_study.present.numbers.compare import apart, fastest, ran, ranges, verdict
 from scaling_study.present.numbers.core import (
     Number,
     Pad,
@@ -18,7 +18,7 @@ from scaling_study.present.numbers.core import (
     percent,
     quantity,
 )
-from scaling_study.present.rows import chosen, rank_correlations
+from scaling_study.present.rows import ALONE, RATE, chosen, rank_correlations
 
 
 def of_layouts(frame: pl.DataFrame) -> dict[str, Number]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import polars as pl
 
-from scaling_study.present.numbers.compare import ALONE, RATE, gains, line_along, ran, ranges
+from scaling_study.present.numbers.compare import gains, line_along, ran, ranges
 from scaling_study.present.numbers.core import Number, Pad, joined, listed, one_of, percent, quantity
+from scaling_study.present.rows import ALONE, RATE
 
 
 def of_precisions(frame: pl.DataFrame) -> dict[str, Number]:

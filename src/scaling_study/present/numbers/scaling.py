@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from scaling_study.present.numbers.compare import RATE, line_along, ran, rate_trend
+from scaling_study.present.numbers.compare import line_along, ran, rate_trend
 from scaling_study.present.numbers.core import (
     Number,
     Pad,
@@ -20,6 +20,7 @@ from scaling_study.present.numbers.core import (
     quantity,
     trend,
 )
+from scaling_study.present.rows import RATE
 
 #: What is printed at both ends of the sweep.
 ENDS: dict[str, tuple[str, Callable[[float], str]]] = {

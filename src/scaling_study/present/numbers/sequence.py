@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import polars as pl
 
-from scaling_study.present.numbers.compare import RATE, line_along, ran, rate_trend
+from scaling_study.present.numbers.compare import line_along, ran, rate_trend
 from scaling_study.present.numbers.core import Number, Pad, listed, one_of, percent, quantity, trend
+from scaling_study.present.rows import RATE
 
 #: What is said of the way from the shortest to the longest sequence.
 WAYS = {

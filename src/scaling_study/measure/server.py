@@ -11,5 +11,4 @@ import torch.distributed.pipelining  # noqa: E402, F401
 
 import scaling_study.measure.collective  # noqa: E402
 import scaling_study.measure.rank  # noqa: E402
-import scaling_study.measure.training  # noqa: E402
-import scaling_study.submit.node  # noqa: E402, F401
+import scaling_study.measure.training  # noqa: E402, F401
