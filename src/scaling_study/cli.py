@@ -204,7 +204,7 @@ def validate(config: Config, runs_file: Path, output: Path | None) -> None:
 
     Example: scaling-study validate config/calibration/runs.csv --output results/validated.parquet
     """
-    from scaling_study.predict.validation import run_validate
+    from scaling_study.forecast import run_validate
 
     run_validate(runs_file, config.root, output)
 
@@ -224,7 +224,7 @@ def calibrate(
 
     Example: scaling-study calibrate --leave-one-source-out
     """
-    from scaling_study.predict.calibration import run_calibrate
+    from scaling_study.forecast import run_calibrate
     from scaling_study.predict.library import Library
 
     run_calibrate(Library(config.root, stated_networks=not assumed_networks), runs_file, leave_one_out, write)
@@ -248,7 +248,6 @@ def plan(
     Example: scaling-study plan --model llama2-7b --hardware h100 --gpus 256 --global-batch 512
     """
     from scaling_study.predict.planning import plan as make_plan
-    from scaling_study.predict.planning import print_plans
 
     plans = make_plan(config, model_name, hardware_name, gpus, global_batch, sequence_length)
     if as_json:
@@ -256,6 +255,8 @@ def plan(
 
         click.echo(msgspec.json.format(msgspec.json.encode({"plans": plans})))
     else:
+        from scaling_study.forecast import print_plans
+
         print_plans(plans, top)
 
 

@@ -1,4 +1,4 @@
-"""What a person sees while a sweep is measured: a bar with the time left, or a line a run without a terminal."""
+"""What a person sees: tables, and while a sweep is measured a bar with the time left, or without a terminal lines."""
 
 from __future__ import annotations
 
@@ -12,6 +12,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from scaling_study.spec import Outcome, Run, RunResult, run_id, steps_of
 from scaling_study.spec import Progress as RunProgress
+
+_PLAIN_WIDTH = 240
+
+
+def printer() -> Console:
+    """Where a verb prints its tables; without a terminal wide enough for whole names, which somebody may search for."""
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=_PLAIN_WIDTH)
 
 
 class SweepMonitor:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from scaling_study.console import printer
 from scaling_study.errors import UserError
 from scaling_study.predict.agreement import first_difference
 from scaling_study.predict.memory import MemoryEstimate, memory_of
@@ -182,9 +183,7 @@ def _message(step: Communication) -> tuple[str, str | None, str | None, int, int
 
 def print_comparison(comparison: Comparison) -> None:
     """Both accounts for people: operations, communications, memory, and the verdict."""
-    from rich.console import Console
-
-    console = Console(highlight=False)
+    console = printer()
     console.print(f"run {comparison.run_id}, stage {comparison.stage}: one rank, one iteration", soft_wrap=True)
     for table in (_operation_table(comparison), _communication_table(comparison), _memory_table(comparison)):
         console.print(table)

@@ -6,10 +6,9 @@ from typing import Any
 
 import msgspec
 
+from scaling_study.console import printer
 from scaling_study.roofline import infeasible_because, least_gpu_hours, least_memory_gib
 from scaling_study.spec import Catalogue, Config, Run, TrainingRun, expand, ranks_of, run_id
-
-_PLAIN_WIDTH = 240
 
 
 def list_runs(config: Config, study_name: str, sweep_name: str | None, platform_name: str | None) -> dict[str, Any]:
@@ -73,12 +72,9 @@ def _totals(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 def print_listing(listing: dict[str, Any]) -> None:
     """The list for people: a table of runs, then the totals of each sweep."""
-    from rich.console import Console
     from rich.table import Column, Table
 
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=_PLAIN_WIDTH)  # whole names, for those who search in them
+    console = printer()
     table = Table(Column("run", overflow="fold"), "GPUs", "sweeps", "feasible", title=f"runs of {listing['study']}")
     for row in listing["runs"]:
         table.add_row(row["run_id"], f"{row['gpus']:,}", ", ".join(row["sweeps"]), row["reason"] or "yes")

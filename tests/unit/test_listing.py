@@ -5,7 +5,7 @@ import pytest
 from scaling_study.errors import UserError
 from scaling_study.listing import list_runs, print_listing
 from scaling_study.spec import Config, expand, run_id
-from tests.unit.samples import CONFIG
+from tests.unit.samples import CONFIG, ROOT
 
 STUDY = """
 title: a study
@@ -139,3 +139,11 @@ def test_the_list_for_people_says_what_the_numbers_are(config, capsys, monkeypat
     assert f"{2 * HOURS:,.1f}" in printed
     for row in list_runs(config, "it", None, None)["runs"]:
         assert row["run_id"] in printed
+
+
+@pytest.mark.parametrize(
+    ("study", "sentence"), [("mini", "{:,} runs: "), ("paper", "every run of the full study: {:,}, ")]
+)
+def test_the_readme_counts_the_runs(study, sentence):
+    count = list_runs(CONFIG, study, None, None)["totals"]["runs"]
+    assert sentence.format(count) in " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())

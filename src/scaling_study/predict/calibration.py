@@ -1,4 +1,4 @@
-"""`scaling-study calibrate`: fit the constants, print each with its interval, and say what unseen sources cost.
+"""Calibration: fit the constants, each with its interval, and say what unseen sources cost.
 
 Leaving one source out means: fit on all the others, from the same priors, then predict the one that was left out.
 """
@@ -9,28 +9,27 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import click
 import msgspec
 import numpy as np
 import yaml
 
 from scaling_study.errors import UserError, write_atomically
 from scaling_study.predict.batch import Array, batch_of
-from scaling_study.predict.benchmarks import Comparison, compare
 from scaling_study.predict.fitting import Fit, Measured, fit, source_weights
 from scaling_study.predict.footprint import fits, memory_gib
 from scaling_study.predict.library import Estimate, Library, ParameterSet
 from scaling_study.predict.parameters import KNOBS, Constants
 from scaling_study.predict.predictions import families, step_times
 from scaling_study.predict.rows import read_rows, setup_of
-from scaling_study.predict.scores import balanced_accuracy, choice_loss, score
+from scaling_study.predict.scores import balanced_accuracy
 from scaling_study.predict.setup import Setup
 from scaling_study.spec import Outcome
 
 #: Families without measured rows, and the measured one whose shared constants and intervals they take, widened.
 _UNMEASURED = {"v100": "a100", "h200": "h100"}
 _WIDENED = 1.6
-_NINETY = 1.645
+#: Standard deviations that hold a value with 90% probability.
+NINETY = 1.645
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -156,7 +155,7 @@ def _neighbour(family: str, measured: ParameterSet) -> ParameterSet:
     for name, knob in KNOBS.items():
         near = measured.constants[name]
         ratio = knob.by_family.get(family, knob.value) / knob.by_family.get(measured.family, knob.value)
-        reach = float(np.exp(_NINETY * knob.spread)) if knob.by_family else 1.0
+        reach = float(np.exp(NINETY * knob.spread)) if knob.by_family else 1.0
         low, value, high = ratio * near.low / reach, ratio * near.value, ratio * near.high * reach
         estimates[name] = Estimate(value=_round(value), low=_round(low), high=_round(high))
     return ParameterSet(
@@ -185,7 +184,7 @@ def _estimates(whole: Fit, family: str) -> dict[str, Estimate]:
     for name, knob in KNOBS.items():
         spread = spreads.get(f"{name}@{family}", spreads.get(name, 2 * knob.spread))
         value = float(getattr(values, name))
-        reach = float(np.exp(_NINETY * spread))
+        reach = float(np.exp(NINETY * spread))
         estimates[name] = Estimate(value=_round(value), low=_round(value / reach), high=_round(value * reach))
     return estimates
 
@@ -202,73 +201,3 @@ def write_sets(sets: Sequence[ParameterSet], folder: Path) -> None:
         text = "# Written by `scaling-study calibrate --write`; `low` and `high` hold the value with 90%.\n"
         text += yaml.safe_dump(content, sort_keys=False, width=120, default_flow_style=None)
         write_atomically(folder / f"{one.family}.yaml", text.encode())
-
-
-def run_calibrate(library: Library, judged_path: Path | None, leave_one_out: bool, write: bool) -> None:
-    """The verb: print constants and errors; write the parameter sets if asked to."""
-    training = read_runs(library.folder / "runs.csv", library)
-    judged = read_runs(judged_path, library) if judged_path else training
-    whole = fit_runs(training)
-    for line in constant_lines(whole, sorted({run.setup.part.family for run in training})):
-        click.echo(line)
-    for line in benchmark_lines(compare(library, whole.constants)):
-        click.echo(line)
-    if not (leave_one_out or write):
-        _print_fitted(judged, whole)
-        return
-    left = leave_each_out(training, judged, whole)
-    for line in left_lines(left, judged):
-        click.echo(line)
-    if write:
-        write_sets(parameter_sets(whole, left), library.folder)
-
-
-def constant_lines(whole: Fit, measured: Sequence[str]) -> list[str]:
-    """Every constant with its interval, its prior, what it means and where the prior comes from."""
-    spreads = np.sqrt(np.diag(whole.covariance))
-    lines = [f"{'constant':30}{'value':>10}{'90% interval':>22}{'prior':>9}  meaning [source of the prior]"]
-    for name, logarithm, spread in zip(whole.names, whole.logarithms, spreads, strict=True):
-        base, _, family = name.partition("@")
-        knob, value, reach = KNOBS[base], float(np.exp(logarithm)), float(np.exp(_NINETY * spread))
-        before = knob.by_family.get(family, knob.value)
-        interval = f"{value / reach:.4g} .. {value * reach:.4g}"
-        unit = f" ({knob.unit})" if knob.unit else ""
-        lines.append(f"{name:30}{value:10.4g}{interval:>22}{before:9.4g}  {knob.meaning}{unit} [{knob.source}]")
-    lines.append(f"fitted on the rows of {', '.join(measured)} in config/calibration/runs.csv")
-    return lines
-
-
-def benchmark_lines(found: Sequence[Comparison]) -> list[str]:
-    """How the fitted constants meet micro-benchmarks."""
-    lines = ["", f"{'micro-benchmark (not fitted on)':64}{'rows':>6}{'predicted / measured':>22}{'spread %':>10}"]
-    return lines + [f"{one.what:64}{one.rows:6}{one.ratio:22.2f}{one.spread_percent:10.1f}" for one in found]
-
-
-def _print_fitted(judged: Sequence[Run], whole: Fit) -> None:
-    click.echo(f"\n{'source':32}{'rows':>6}{'fitted MAPE %':>15}")
-    for source in sorted({run.source for run in judged if run.seconds is not None}):
-        found = score(*predicted([run for run in judged if run.source == source], whole.constants))
-        click.echo(f"{source:32}{found.rows:6}{found.mape:15.1f}")
-
-
-def left_lines(left: Sequence[Left], judged: Sequence[Run]) -> list[str]:
-    """Errors per source, fitted and left out; what choosing a layout costs; running out of memory."""
-    titles = f"{'rows':>6}{'fitted MAPE %':>15}{'left-out MAPE %':>17}{'bias %':>8}{'rank':>7}"
-    lines = ["", f"{'source':32}{titles}{'choice loss %, fitted/left out':>32}"]
-    fitted_errors, unseen_errors = [], []
-    for part in left:
-        fitted, unseen = score(part.fitted, part.measured), score(part.unseen, part.measured)
-        fitted_errors.append(fitted.mape)
-        unseen_errors.append(unseen.mape)
-        groups = [run.group for run in part.rows]
-        costs = [choice_loss(groups, prediction, part.measured) for prediction in (part.fitted, part.unseen)]
-        cost = "" if None in costs else " / ".join(f"{100 * float(value or 0):.1f}" for value in costs)
-        rank = "" if unseen.rank is None else f"{unseen.rank:.3f}"
-        errors = f"{fitted.rows:6}{fitted.mape:15.1f}{unseen.mape:17.1f}{unseen.bias:+8.1f}"
-        lines.append(f"{part.source:32}{errors}{rank:>7}{cost:>32}")
-    lines.append(f"{'mean over sources':38}{np.mean(fitted_errors):15.1f}{np.mean(unseen_errors):17.1f}")
-    for source in sorted({run.source for run in judged}):
-        accuracy = memory_accuracy([run for run in judged if run.source == source])
-        if accuracy is not None:
-            lines.append(f"{source}: balanced accuracy of ok against out of memory {accuracy:.3f} (nothing fitted)")
-    return lines

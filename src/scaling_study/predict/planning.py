@@ -1,4 +1,4 @@
-"""`scaling-study plan`: every layout of a model on some GPUs, ranked by predicted throughput.
+"""Planning: every layout of a model on some GPUs, ranked by predicted throughput.
 
 Searched are tensor and pipeline degrees, interleaved chunks, micro-batches, activation checkpointing, and whether
 parameters are gathered again in the backward pass; what the training code cannot run is left out.
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
-import click
 import msgspec
 import numpy as np
 
@@ -185,19 +184,3 @@ def _named(known: Mapping[str, T], name: str, where: str) -> T:
     if name not in known:
         raise UserError(f"unknown: {name!r}", where=where, remedy=f"Known: {', '.join(known)}.")
     return known[name]
-
-
-def print_plans(plans: Sequence[Plan], count: int) -> None:
-    """The first plans as a table."""
-    click.echo(
-        f"{'dp':>5}{'tp':>4}{'pp':>4}{'v':>3}{'mb':>4} {'checkpoint':10}{'reshard':>8}{'tokens/s':>12}{'MFU %':>7}"
-        f"{'GiB':>7}{'W/GPU':>7}{'tokens/J':>10}{'GPU-h/Gtoken':>14}"
-    )
-    for one in plans[:count]:
-        layout = f"{one.dp:5}{one.tp:4}{one.pp:4}{one.virtual_stages:3}{one.micro_batch:4}"
-        choices = f" {one.activation_checkpointing.value:10}{'yes' if one.reshard_after_forward else 'no':>8}"
-        rates = f"{one.tokens_per_second:12,.0f}{100 * one.mfu:7.1f}{one.memory_gib:7.1f}{one.power_w_per_gpu:7.0f}"
-        cost = f"{one.tokens_per_joule:10.3f}{one.gpu_hours_per_billion_tokens:14.2f}"
-        click.echo(layout + choices + rates + cost + ("" if one.fits else "  does not fit"))
-    fitting = sum(one.fits for one in plans)
-    click.echo(f"{len(plans)} layouts, {fitting} fit")

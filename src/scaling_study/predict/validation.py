@@ -1,15 +1,11 @@
-"""`scaling-study validate`: predict every row of a table of foreign runs, and say how well per source."""
+"""Validation: predict every row of a table of foreign runs, and say how well per source."""
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterable
 from pathlib import Path
 
-import click
 import polars as pl
 
-from scaling_study.errors import write_atomically
 from scaling_study.predict.library import Library
 from scaling_study.predict.predictions import Prediction, predict
 from scaling_study.predict.rows import read_rows, setup_of
@@ -108,46 +104,3 @@ def _memory(part: pl.DataFrame) -> float | None:
         (known["predicted_outcome"] == Outcome.OUT_OF_MEMORY.value).to_numpy(),
         (known["outcome"] == Outcome.OUT_OF_MEMORY.value).to_numpy(),
     )
-
-
-def table_of(found: Iterable[SourceReport]) -> list[str]:
-    """The reports as lines."""
-    lines = [
-        f"{'source':32}{'rows':>6}{'MAPE %':>9}{'median %':>10}{'bias %':>8}{'rank':>7}{'memory':>8}{'no reply':>10}"
-    ]
-    for report in found:
-        rank = "" if report.rank is None else f"{report.rank:.3f}"
-        memory = "" if report.memory is None else f"{report.memory:.3f}"
-        errors = f"{report.rows:6}{report.mape:9.1f}{report.median:10.1f}{report.bias:+8.1f}"
-        lines.append(f"{report.source:32}{errors}{rank:>7}{memory:>8}{report.reasons:10}")
-    return lines
-
-
-def run_validate(path: Path, config_root: Path, output: Path | None) -> None:
-    """The verb: print errors per source, write the table if asked to.
-
-    Raises:
-        UserError: the table cannot be read or the output cannot be written.
-    """
-    validated = validate(path, Library(config_root))
-    found = reports(validated)
-    for line in table_of(found):
-        click.echo(line)
-    timed = [report for report in found if report.rows]
-    if timed:
-        click.echo(f"mean of the sources' MAPE: {sum(report.mape for report in timed) / len(timed):.1f}%")
-    _print_reasons(validated)
-    if output is not None:
-        _write(validated, output)
-
-
-def _print_reasons(validated: pl.DataFrame) -> None:
-    counts = validated.filter(pl.col("reason").is_not_null()).group_by("reason").len().sort("len", descending=True)
-    for reason, count in counts.head(10).iter_rows():
-        click.echo(f"{count} rows without a prediction: {reason}")
-
-
-def _write(validated: pl.DataFrame, output: Path) -> None:
-    buffer = io.BytesIO()
-    validated.write_parquet(buffer)
-    write_atomically(output, buffer.getvalue())
