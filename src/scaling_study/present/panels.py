@@ -234,7 +234,7 @@ def name_beside(text: str, at: tuple[float, float], marked: Sequence[tuple[float
 
 
 def names_along(
-    frame: pl.DataFrame, x: Axis, y: Axis, names: str, color: str, *, below: bool = False
+    frame: pl.DataFrame, x: Axis, y: Axis, names: str, color: str, *, below: bool = False, stay: bool = False
 ) -> list[alt.Chart]:
     """A short name beside every mark of a line, on the side where the line does not pass.
 
@@ -243,6 +243,7 @@ def names_along(
     Args:
         names: column of the names.
         below: whether names stand under the line, which leaves the room above to another.
+        stay: whether every name stands on that side, even in a bend of the line: the other side is another line's.
     """
     reach = pl.col(y.column).min() if below else pl.col(y.column).max()
     marked = known(frame, x.column, y.column).sort(x.column, "provenance")
@@ -255,7 +256,8 @@ def names_along(
         style: dict[str, Any] = {"align": "center", "dx": 0}
         if before != after:
             style = {"align": "left", "dx": 3} if before else {"align": "right", "dx": -3}
-        style["dy"] = 8 if (before and after) != below else -7
+        bend = before and after and not stay
+        style["dy"] = 8 if bend != below else -7
         base = chart(row, x.column, "reach", names).encode(x=x.x(), y=y.y("reach"), text=f"{names}:N")
         layers.append(base.mark_text(color=color, **style))
     return layers

@@ -139,6 +139,16 @@ def test_a_name_stands_where_the_line_does_not_pass(
     assert (found if len(places) == 3 else found[1:2]) == places
 
 
+@pytest.mark.parametrize(("heights", "below", "side"), [((2, 1, 2), False, -7), ((1, 2, 1), True, 8)])
+def test_a_name_that_stays_leaves_the_other_side_to_the_other_line(
+    heights: tuple[float, ...], below: bool, side: int
+) -> None:
+    rows = [made.paper_row(dp=8 * 2**n, iteration_s=float(height)) for n, height in enumerate(heights)]
+    frame = made.frame(*rows).with_columns(name=pl.lit("a"))
+    drawn = of(*panels.names_along(frame, X, y_axis(), "name", theme.BLUE, below=below, stay=True))
+    assert [layer.mark["dy"] for layer in drawn] == [side] * 3
+
+
 def test_a_name_stands_beyond_the_marks_of_every_provenance() -> None:
     drawn = of(*panels.names_along(FRAME.with_columns(name="provenance"), X, y_axis(), "name", theme.BLUE))
     assert [(layer.rows[0]["name"], layer.rows[0]["reach"]) for layer in drawn] == [

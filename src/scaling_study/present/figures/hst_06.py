@@ -6,7 +6,7 @@ import altair as alt
 import polars as pl
 
 from scaling_study.present import panels, rows
-from scaling_study.present.axes import Axis, around, doubling_axis, from_zero, value_axis
+from scaling_study.present.axes import Axis, doubling_axis, from_zero, value_axis
 from scaling_study.present.context import FigureContext
 from scaling_study.present.theme import BLUE, COLUMN_WIDTH, VERMILLION
 
@@ -23,7 +23,7 @@ METRICS = ("words_per_second", EXPOSED)
 def draw(records: pl.DataFrame, context: FigureContext) -> alt.TopLevelMixin:
     """Throughput above, exposed communication below; one line an axis of model parallelism."""
     frame = by_degree(rows.one_series(rows.chosen(records), VARYING, context))
-    rate = value_axis("words_per_second", "words/s", around(frame["words_per_second"]), tickCount=4)
+    rate = value_axis("words_per_second", "words/s", from_zero(frame["words_per_second"]), tickCount=4)
     exposed = value_axis(EXPOSED, "s per iteration", from_zero(frame[EXPOSED]), tickCount=4, format=",f")
     parts = (
         _panel(frame, rate, "(a) Throughput", None),

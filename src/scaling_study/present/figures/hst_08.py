@@ -73,6 +73,6 @@ def _panel(frame: pl.DataFrame, y: Axis, title: str) -> alt.LayerChart:
         line = frame.filter(pl.col("line") == name)
         layers += [*panels.marks(line, x, y, color), *panels.crosses(line, x, y, BOX, beside=frame)]
         if y.column not in TIMES:
-            layers += panels.names_along(line, x, y, "layout", color, below=name == "baseline")
+            layers += panels.names_along(line, x, y, "layout", color, below=name == "baseline", stay=True)
         ends += [(name, value, color) for value in panels.last(line, x.column, y.column)]
     return panels.metric_panel([*layers, *panels.end_labels(ends, y, BOX)], frame, y.column, title, BOX)

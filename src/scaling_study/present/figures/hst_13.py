@@ -56,7 +56,7 @@ def _panel(frame: pl.DataFrame, x: Axis, y: Axis, title: str) -> alt.LayerChart:
         layers += panels.marks(line, x, y, color)
         layers += panels.crosses(line, x, y, BOX, beside=frame, color=color, aside=aside)
         if y.column == LOCAL_RATE:
-            layers += panels.names_along(line, x, y, "layout", color, below=not last)
+            layers += panels.names_along(line, x, y, "layout", color, below=not last, stay=len(lines) > 1)
         name = f"batch {line['global_batch'][0]:,}"
         ends += [(name, value, color) for value in panels.last(line, x.column, y.column)]
     if y.column == "exposed_fraction":
