@@ -1,4 +1,4 @@
-# The study as a workflow: sweeps are measured, records gathered, figures, tables and the paper rebuilt.
+# The study as a workflow: sweeps are measured or predicted, records gathered, figures, tables and paper rebuilt.
 # Profiles choose where records come from: workflow/profiles/default measures, workflow/profiles/cached only draws.
 import os
 import sys
@@ -33,6 +33,7 @@ wildcard_constraints:
     figure="[a-z0-9-]+",
     table="[a-z0-9-]+",
     dataset="[a-z0-9-]+",
+    run="[A-Za-z0-9_.-]+",
 
 
 onstart:
@@ -56,6 +57,7 @@ rule all:
 if not plan.cached:
 
     include: "workflow/rules/measure.smk"
+    include: "workflow/rules/predict.smk"
 
 
 include: "workflow/rules/present.smk"

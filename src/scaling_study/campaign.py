@@ -7,9 +7,10 @@ from pathlib import Path
 import polars as pl
 
 from scaling_study.console import SweepMonitor
-from scaling_study.errors import UserError, write_atomically
+from scaling_study.errors import UserError, read_bytes, write_atomically
 from scaling_study.records import read_records, record_of, require_runs, write_records
 from scaling_study.spec import (
+    PREDICT,
     Catalogue,
     Config,
     Provenance,
@@ -100,9 +101,21 @@ def promote_records(config: Config, study: Study, platform_name: str, results_fo
     target = results_folder / "cached" / study.name / platform_name
     for path in paths:  # all are checked before the first is copied
         require_runs(read_records(path), _run_ids(config, study, path.stem), str(path))
-    for path in paths:
-        write_atomically(target / path.name, path.read_bytes())
-    return [target / path.name for path in paths]
+    others = _other_inputs(study, results_folder) if platform_name == PREDICT else []
+    copies = {path: target / path.name for path in paths}
+    copies |= {path: results_folder / "cached" / path.relative_to(results_folder) for path in others}
+    for path, copy in copies.items():
+        write_atomically(copy, read_bytes(path))
+    return list(copies.values())
+
+
+def _other_inputs(study: Study, results_folder: Path) -> list[Path]:
+    """What else figures of predictions are drawn from: timelines, and the table of the model's errors."""
+    requests = study.figures.values()
+    runs = dict.fromkeys(run for request in requests for run in request.timelines)
+    found = [results_folder / study.name / PREDICT / "timelines" / f"{run}.parquet" for run in runs]
+    validated = any(request.of == "validation" for request in requests)
+    return [*found, *([results_folder / "validation.parquet"] if validated else [])]
 
 
 def _run_ids(config: Config, study: Study, sweep: str) -> dict[str, str]:

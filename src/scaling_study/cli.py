@@ -118,22 +118,24 @@ def measure(
 @cli.command()
 @click.argument("study_name", metavar="STUDY")
 @click.argument("figure_name", metavar="FIGURE")
-@_records
+@click.argument("files", metavar="[RECORDS...]", type=click.Path(path_type=Path), nargs=-1)
+@click.option("--timeline", "timelines", type=click.Path(path_type=Path), multiple=True, help="A timeline it shows.")
 @click.option("--output", type=click.Path(path_type=Path), required=True, help="Folder of the study's figures.")
 @click.pass_obj
-def figure(config: Config, study_name: str, figure_name: str, record_files: tuple[Path, ...], output: Path) -> None:
-    """Draw FIGURE of STUDY as SVG, PNG and Vega-Lite JSON.
+def figure(
+    config: Config, study_name: str, figure_name: str, files: tuple[Path, ...], timelines: tuple[Path, ...],
+    output: Path,
+) -> None:  # fmt: skip
+    """Draw FIGURE of STUDY as SVG, PNG and Vega-Lite JSON, from the records of its sweep.
+
+    A figure of hardware needs no file, one of the performance model's errors the table of `calibrate --output`.
 
     Example: scaling-study figure mini hst-04 results/cached/mini/local/data_parallel.parquet
     --output figures/mini
     """
-    from scaling_study.campaign import records_of_sweep
-    from scaling_study.present.figures import draw_figure
-    from scaling_study.present.render import render
+    from scaling_study.drawing import draw
 
-    study = config.study(study_name)
-    records = records_of_sweep(config, study, study.figure(figure_name).sweep, record_files)
-    render(draw_figure(study, figure_name, records, config.catalogue), output, figure_name)
+    draw(config, config.study(study_name), figure_name, files, timelines, output)
 
 
 @cli.command()
@@ -158,25 +160,22 @@ def table(config: Config, study_name: str, table_name: str, record_files: tuple[
 
 
 @cli.command()
-@click.argument("study_name", metavar="STUDY")
 @_records
-@click.option("--figures", "figures_folder", type=click.Path(path_type=Path), required=True, help="Its figures.")
+@click.option("--validation", type=click.Path(path_type=Path), required=True, help="Table of `calibrate --output`.")
+@click.option("--figures", "figures_folder", type=click.Path(path_type=Path), required=True, help="Figures, by study.")
 @click.option("--output", type=click.Path(path_type=Path), required=True, help="PDF file to write.")
 @click.pass_obj
 def paper(
-    config: Config, study_name: str, record_files: tuple[Path, ...], figures_folder: Path, output: Path
+    config: Config, record_files: tuple[Path, ...], validation: Path, figures_folder: Path, output: Path
 ) -> None:  # fmt: skip
-    """Build the paper from the records of STUDY; each record file is named after its sweep.
+    """Build the paper from records, each file at <study>/<platform>/<sweep>.parquet.
 
-    Example: scaling-study paper mini results/cached/mini/local/*.parquet --figures figures/mini
-    --output paper/paper.pdf
+    Example: scaling-study paper results/cached/*/*/*.parquet --validation results/cached/validation.parquet
+    --figures figures --output paper/paper.pdf
     """
-    from scaling_study.campaign import records_of_sweep
-    from scaling_study.present.paper import build_paper
+    from scaling_study.drawing import build
 
-    study = config.study(study_name)
-    frames = {path.stem: records_of_sweep(config, study, path.stem, (path,)) for path in record_files}
-    build_paper(study, frames, config.catalogue, figures_folder, Path("paper"), output)
+    build(config, record_files, validation, figures_folder, output)
 
 
 @cli.command()
@@ -193,6 +192,37 @@ def promote(config: Config, study_name: str, platform_name: str, results_folder:
 
     for path in promote_records(config, config.study(study_name), platform_name, results_folder):
         click.echo(path)
+
+
+@cli.command()
+@click.argument("study_name", metavar="STUDY")
+@click.argument("sweep_name", metavar="SWEEP")
+@click.option("--output", type=click.Path(path_type=Path), required=True, help="Record file to write (parquet).")
+@click.pass_obj
+def predict(config: Config, study_name: str, sweep_name: str, output: Path) -> None:
+    """Predict every run of SWEEP by the performance model and write its records.
+
+    Example: scaling-study predict paper data_parallel --output results/paper/predict/data_parallel.parquet
+    """
+    from scaling_study.prediction import predict_sweep
+
+    predict_sweep(config, study_name, sweep_name, output)
+
+
+@cli.command()
+@click.argument("run_name", metavar="RUN")
+@click.option("--study", "study_name", default="paper", show_default=True, help="The study that RUN belongs to.")
+@click.option("--output", type=click.Path(path_type=Path), required=True, help="File: .parquet, .json or .json.gz.")
+@click.pass_obj
+def timeline(config: Config, run_name: str, study_name: str, output: Path) -> None:
+    """Write the predicted timeline of RUN: the span table, or a trace that Perfetto and Chrome open.
+
+    Example: scaling-study timeline llama2-7b_h100_n256_dp2048-tp1-pp1_mb2-gb4096-s4096_bf16_fcc4f377cd
+    --output results/timeline.json.gz
+    """
+    from scaling_study.prediction import write_timeline
+
+    write_timeline(config, study_name, run_name, output)
 
 
 @cli.command()
@@ -216,9 +246,11 @@ def validate(config: Config, runs_file: Path, output: Path | None) -> None:
 )
 @click.option("--assumed-networks", is_flag=True, help="Keep networks that a table assumes where a paper states one.")
 @click.option("--write", is_flag=True, help="Write the parameter sets into config/calibration.")
+@click.option("--output", type=click.Path(path_type=Path), help="Table to write (parquet): every row judged.")
 @click.pass_obj
 def calibrate(
-    config: Config, leave_one_out: bool, runs_file: Path | None, assumed_networks: bool, write: bool
+    config: Config, leave_one_out: bool, runs_file: Path | None, assumed_networks: bool, write: bool,
+    output: Path | None,
 ) -> None:  # fmt: skip
     """Fit the constants of the performance model; print each with its interval and sources.
 
@@ -227,7 +259,7 @@ def calibrate(
     from scaling_study.forecast import run_calibrate
     from scaling_study.predict.library import Library
 
-    run_calibrate(Library(config.root, stated_networks=not assumed_networks), runs_file, leave_one_out, write)
+    run_calibrate(Library(config.root, stated_networks=not assumed_networks), runs_file, leave_one_out, write, output)
 
 
 @cli.command()

@@ -46,6 +46,18 @@ def explain_os_error(error: OSError, *, where: str | None = None) -> UserError:
     return UserError(what, where=where or str(error.filename or "file system"), remedy=remedy)
 
 
+def read_bytes(path: Path) -> bytes:
+    """All of a file.
+
+    Raises:
+        UserError: it cannot be read.
+    """
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise explain_os_error(error, where=str(path)) from error
+
+
 def write_atomically(path: Path, content: bytes, *, durable: bool = True) -> None:
     """Write a file so that it appears complete or not at all: a temporary neighbour, then a rename.
 

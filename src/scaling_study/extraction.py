@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -15,7 +14,7 @@ from scaling_study.predict.agreement import first_difference
 from scaling_study.predict.memory import MemoryEstimate, memory_of
 from scaling_study.predict.operations import Communication, Operation, OperationKind, Step
 from scaling_study.predict.workload import workload_of
-from scaling_study.spec import Config, Model, TrainingRun, expand, run_id
+from scaling_study.spec import Config, find_training_run
 
 if TYPE_CHECKING:
     from scaling_study.predict.extract import Extraction
@@ -89,7 +88,8 @@ def compare(config: Config, study_name: str, name: str, stage: int) -> Compariso
     Raises:
         UserError: there is no such training run or stage, or torch is not installed.
     """
-    run, model = _find(config, study_name, name)
+    run = find_training_run(config.study(study_name), name, config.catalogue)
+    model = config.catalogue.models[run.model]
     if stage not in range(run.pp):
         raise UserError(
             f"there is no stage {stage}",
@@ -106,26 +106,6 @@ def compare(config: Config, study_name: str, name: str, stage: int) -> Compariso
     extraction = extract(run, model, Place(pipeline=stage))
     predicted = list(workload_of(run, model, stage).steps())
     return _comparison(name, stage, predicted, memory_of(run, model, stage), extraction)
-
-
-def _find(config: Config, study_name: str, name: str) -> tuple[TrainingRun, Model]:
-    """The training run of that id, and its model."""
-    study, catalogue = config.study(study_name), config.catalogue
-    runs = {
-        run_id(run): run
-        for sweep in study.sweeps
-        for run in expand(study, sweep, catalogue)
-        if isinstance(run, TrainingRun)
-    }
-    if name not in runs:
-        close = difflib.get_close_matches(name, runs, n=1, cutoff=0.8)
-        hint = f"Did you mean {close[0]}? " if close else ""
-        raise UserError(
-            f"there is no training run {name!r}",
-            where=f"study {study_name}",
-            remedy=f"{hint}`scaling-study runs {study_name}` lists them.",
-        )
-    return runs[name], catalogue.models[runs[name].model]
 
 
 def _comparison(

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from scaling_study.console import printer
 from scaling_study.errors import write_atomically
-from scaling_study.predict.benchmarks import Comparison, compare
+from scaling_study.predict.benchmarks import Comparison, call_ratios, compare
 from scaling_study.predict.calibration import (
     NINETY,
     Left,
@@ -24,6 +24,7 @@ from scaling_study.predict.calibration import (
     parameter_sets,
     predicted,
     read_runs,
+    validation_table,
     write_sets,
 )
 from scaling_study.predict.fitting import Fit
@@ -52,13 +53,13 @@ def run_validate(path: Path, config_root: Path, output: Path | None) -> None:
     for reason, count in counts.head(_REASONS).iter_rows():
         console.print(f"{count} rows without a prediction: {reason}", markup=False, soft_wrap=True)
     if output is not None:
-        buffer = io.BytesIO()
-        validated.write_parquet(buffer)
-        write_atomically(output, buffer.getvalue())
+        _write_parquet(validated, output)
 
 
-def run_calibrate(library: Library, judged_path: Path | None, leave_one_out: bool, write: bool) -> None:
-    """Print constants and errors; write the parameter sets if asked to."""
+def run_calibrate(
+    library: Library, judged_path: Path | None, leave_one_out: bool, write: bool, output: Path | None
+) -> None:
+    """Print constants and errors; write the parameter sets, or the judged rows with their predictions, if asked to."""
     training, console = read_runs(library.folder / "runs.csv", library), printer()
     judged = read_runs(judged_path, library) if judged_path else training
     whole = fit_runs(training)
@@ -66,14 +67,23 @@ def run_calibrate(library: Library, judged_path: Path | None, leave_one_out: boo
     fitted_on = ", ".join(sorted({run.setup.part.family for run in training}))
     console.print(f"fitted on the rows of {fitted_on} in {library.folder / 'runs.csv'}", soft_wrap=True)
     console.print(_micro_benchmarks(compare(library, whole.constants)))
-    if not (leave_one_out or write):
+    if not (leave_one_out or write or output):
         console.print(_fitted(judged, whole))
         return
     left = leave_each_out(training, judged, whole)
     console.print(_left_out(left))
     _print_memory(judged, console)
+    if output is not None:
+        _write_parquet(validation_table(judged, left), output)
     if write:
-        write_sets(parameter_sets(whole, left), library.folder)
+        small, large = (call_ratios(library, whole.constants, large=size) for size in (False, True))
+        write_sets(parameter_sets(whole, left, small, large), library.folder)
+
+
+def _write_parquet(table: pl.DataFrame, output: Path) -> None:
+    buffer = io.BytesIO()
+    table.write_parquet(buffer, compression="zstd")
+    write_atomically(output, buffer.getvalue())
 
 
 def print_plans(plans: Sequence[Plan], count: int) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 
 #: Raised when columns of records change.
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 _SEAL = b"sealed-with-sha256-"  # 64 hexadecimal digits follow, in the file's metadata
 #: The seal of a file that is not sealed yet: what `seal` replaces.

@@ -1,7 +1,7 @@
 """What the Snakefile asks: which files a study has, from what they are made, and that it runs alone.
 
-The workflow reads records from one of two places and never mixes them: `results/` where it measures, or
-`results/cached/` where it only draws; the `cached` profile has no rule that measures.
+The workflow reads records from one of two places and never mixes them: `results/` where it measures and predicts, or
+`results/cached/` where it only draws; the `cached` profile has no rule that measures or predicts.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ import msgspec
 
 from scaling_study.errors import UserError, explain_os_error
 from scaling_study.recordfile import SCHEMA_VERSION, is_damaged
-from scaling_study.spec import Config, FigureRequest, Run, Study, TableRequest, TrainingRun, expand, run_id
+from scaling_study.spec import PREDICT, Config, FigureRequest, Run, Study, TableRequest, TrainingRun, expand, run_id
 
-PAPER, PAPER_STUDY = "paper/paper.pdf", "mini"
+PAPER, PAPER_STUDIES = "paper/paper.pdf", ("mini", "paper")
+VALIDATION = "validation.parquet"
 SOURCES = ("measure", "cached")
 FIGURE_SUFFIXES = (".svg", ".png", ".vl.json")
 
@@ -68,21 +69,26 @@ class Plan:
         folder = settings.get("config_folder") or os.environ.get("SCALING_STUDY_CONFIG", "config")
         self.config = Config(root / str(folder))
         self.cached = settings.get("source", "measure") == "cached"
-        names = [str(settings["study"])] if "figure" in settings else str(settings.get("studies", "mini")).split(",")
+        chosen = str(settings.get("studies", ",".join(PAPER_STUDIES)))
+        names = [str(settings["study"])] if "figure" in settings else chosen.split(",")
         self.studies = {name: self.config.study(name) for name in names}
         self.platforms = {n: str(settings.get("platform", s.platform)) for n, s in self.studies.items()}
         if not self.cached:
-            for platform in self.platforms.values():
+            for platform in set(self.platforms.values()) - {PREDICT}:
                 self.config.platform(platform)
         self._figure = settings.get("figure")
         self._lock: IO[str] | None = None
 
     # -- files --------------------------------------------------------------------------------------------------
 
+    @property
+    def place(self) -> str:
+        """The folder of all that figures are drawn from."""
+        return "results/cached" if self.cached else "results"
+
     def records(self, study: str, sweep: str) -> str:
         """The record file of a sweep."""
-        place = "results/cached" if self.cached else "results"
-        return f"{place}/{study}/{self.platforms[study]}/{sweep}.parquet"
+        return f"{self.place}/{study}/{self.platforms[study]}/{sweep}.parquet"
 
     def sweeps(self, study: Study) -> list[str]:
         """Sweeps that are measured or drawn: those that are not only planned."""
@@ -108,16 +114,36 @@ class Plan:
             UserError: the study has no such figure, or there are no records to draw it from.
         """
         study = next(iter(self.studies.values()))
-        sweep = study.figure(str(self._figure)).sweep
+        request = study.figure(str(self._figure))
         if self.cached:
-            self._require([self.records(study.name, sweep)])
+            self._require([*self._drawn_from(study.name, request), *self._timelines(study.name, request)])
         return [f"figures/{study.name}/{self._figure}{suffix}" for suffix in FIGURE_SUFFIXES]
 
     # -- inputs and parameters of rules -------------------------------------------------------------------------
 
     def figure_records(self, wildcards: Wildcards) -> list[str]:
-        """The record files that a figure is drawn from."""
-        return [self.records(wildcards.study, self.studies[wildcards.study].figures[wildcards.figure].sweep)]
+        """The files that a figure is drawn from: records or a table; none for one of definitions alone."""
+        return self._drawn_from(wildcards.study, self.studies[wildcards.study].figures[wildcards.figure])
+
+    def _drawn_from(self, study: str, request: FigureRequest) -> list[str]:
+        if request.of == "validation":
+            return [f"{self.place}/{VALIDATION}"]
+        return [self.records(study, request.sweep)] if request.sweep else []
+
+    def figure_timelines(self, wildcards: Wildcards) -> list[str]:
+        """The timelines that a figure shows."""
+        return self._timelines(wildcards.study, self.studies[wildcards.study].figures[wildcards.figure])
+
+    def timeline_options(self, wildcards: Wildcards) -> list[str]:
+        """The same as options of the verb."""
+        return [f"--timeline {path}" for path in self.figure_timelines(wildcards)]
+
+    def _timelines(self, study: str, request: FigureRequest) -> list[str]:
+        return [f"{self.place}/{study}/{PREDICT}/timelines/{run}.parquet" for run in request.timelines]
+
+    def figure_definitions(self, wildcards: Wildcards) -> list[str]:
+        """The configuration files that a figure of hardware is drawn from; none for another."""
+        return self._definitions_of([self.studies[wildcards.study].figures[wildcards.figure]])
 
     def table_records(self, wildcards: Wildcards) -> list[str]:
         """The record files that a table is made of; none for one of definitions alone."""
@@ -130,25 +156,40 @@ class Plan:
 
     def paper_definitions(self) -> list[str]:
         """The same for the tables that the paper writes anew."""
-        return self._definitions_of(self.studies[PAPER_STUDY].tables.values())
+        return self._definitions_of([table for study in self._reported() for table in study.tables.values()])
 
-    def _definitions_of(self, tables: Iterable[TableRequest]) -> list[str]:
-        alone = any(table.sweep is None for table in tables)
+    def _definitions_of(self, requests: Iterable[FigureRequest | TableRequest]) -> list[str]:
+        alone = any(one.sweep is None and getattr(one, "of", None) != "validation" for one in requests)
         return [str(path) for path in self.config.definition_files()] if alone else []
 
     @property
     def has_paper(self) -> bool:
-        """Whether the study that the paper reports is among the studies."""
-        return PAPER_STUDY in self.studies
+        """Whether the studies that the paper reports are among the studies."""
+        return set(PAPER_STUDIES) <= set(self.studies)
+
+    def _reported(self) -> list[Study]:
+        return [self.studies[name] for name in PAPER_STUDIES]
 
     def paper_records(self) -> list[str]:
         """The record files whose numbers the paper prints."""
-        study = self.studies[PAPER_STUDY]
-        return [self.records(study.name, sweep) for sweep in self.sweeps(study)]
+        return [self.records(study.name, sweep) for study in self._reported() for sweep in self.sweeps(study)]
+
+    def paper_validation(self) -> list[str]:
+        """The table of how well the performance model does."""
+        return [f"{self.place}/{VALIDATION}"]
 
     def paper_figures(self) -> list[str]:
         """The figures that the paper shows."""
-        return [f"figures/{PAPER_STUDY}/{figure}.svg" for figure in self.studies[PAPER_STUDY].figures]
+        return [f"figures/{study.name}/{figure}.svg" for study in self._reported() for figure in study.figures]
+
+    def model_inputs(self) -> list[str]:
+        """The code of the performance model and the tables that it reads; a change of one predicts anew."""
+        package = Path(__file__).parent
+        code = [
+            path for room in ("predict", "roofline", "timeline", "records") for path in (package / room).glob("*.py")
+        ]
+        tables = [path for path in (self.config.root / "calibration").glob("*.*") if path.suffix in (".yaml", ".csv")]
+        return sorted(str(path) for path in [*code, *tables])
 
     def paper_sources(self) -> list[str]:
         """The paper's own files."""
@@ -164,8 +205,15 @@ class Plan:
             return self.one_figure()
         records = self.all_records()
         if self.cached:  # Snakemake takes a figure whose records are gone for a file that needs none
-            self._require(records)
+            self._require([*records, *self.other_inputs()])
         return [*records, *self.figures(), *self.tables(), *([PAPER] if self.has_paper else [])]
+
+    def other_inputs(self) -> list[str]:
+        """What figures are drawn from beside records: timelines, and the table of the performance model's errors."""
+        requests = [(study.name, request) for study in self.studies.values() for request in study.figures.values()]
+        timelines = [path for study, request in requests for path in self._timelines(study, request)]
+        validated = any(request.of == "validation" for _, request in requests)
+        return [*dict.fromkeys(timelines), *([f"{self.place}/{VALIDATION}"] if validated else [])]
 
     def made(self) -> list[str]:
         """What a person finds where, after the workflow has ended well."""
@@ -235,11 +283,10 @@ class Plan:
 
     def presented(self, wildcards: Wildcards) -> str:
         """A digest of what a figure, a table or the paper prints of a study's definition: titles and assumptions."""
-        study = self.studies[getattr(wildcards, "study", PAPER_STUDY)]
-        requests: dict[str, FigureRequest | TableRequest] = {**study.figures, **study.tables}
-        request = requests.get(getattr(wildcards, "figure", getattr(wildcards, "table", "")))
-        shown = [study.sweeps[name] for name in ([request.sweep] if request else study.sweeps) if name]
-        said = [study.title, request, [[sweep.title, sweep.assumptions] for sweep in shown]]
+        of_one = getattr(wildcards, "study", None)
+        studies = [self.studies[of_one]] if of_one else self._reported()
+        name = getattr(wildcards, "figure", getattr(wildcards, "table", ""))
+        said = [_presented(study, name) for study in studies]
         return hashlib.sha256(msgspec.json.encode(said, order="sorted")).hexdigest()[:16]
 
     def _runs(self, wildcards: Wildcards) -> list[Run]:
@@ -273,3 +320,11 @@ class Plan:
             ) from error
         except OSError as error:
             raise explain_os_error(error, where=str(path)) from error
+
+
+def _presented(study: Study, name: str) -> list[Any]:
+    """What a figure or a table prints of a study, or all of it where none is named."""
+    requests: dict[str, FigureRequest | TableRequest] = {**study.figures, **study.tables}
+    request = requests.get(name)
+    shown = [study.sweeps[sweep] for sweep in ([request.sweep] if request else study.sweeps) if sweep]
+    return [study.title, request, study.reported, [[sweep.title, sweep.assumptions] for sweep in shown]]

@@ -1,12 +1,19 @@
-"""The committed records are those of the studies as they are configured now."""
+"""The committed records are those of the studies as they are configured now, and predictions those of the code."""
 
 import pytest
+from polars.testing import assert_frame_equal
 
 from scaling_study.campaign import records_of_sweep
-from scaling_study.spec import Outcome
+from scaling_study.prediction import predict_sweep, write_timeline
+from scaling_study.records import read_records
+from scaling_study.spec import PREDICT, Outcome
+from scaling_study.timeline import read_timeline_file
 from tests.unit.samples import CONFIG, ROOT
 
 CACHED = sorted((ROOT / "results/cached").glob("*/*/*.parquet"))
+PREDICTED = sorted((ROOT / "results/cached").glob("*/predict/*.parquet"))
+#: Sums of floats differ in their last bits from one processor to another.
+RELATIVE = 1e-6
 
 
 def test_the_mini_study_is_in_the_cache():
@@ -14,15 +21,40 @@ def test_the_mini_study_is_in_the_cache():
     assert cached == set(CONFIG.study("mini").sweeps)
 
 
+def test_the_whole_paper_study_is_predicted_in_the_cache():
+    study = CONFIG.study("paper")
+    assert {path.stem for path in PREDICTED} == {name for name, one in study.sweeps.items() if one.status == "ready"}
+    runs = {run for figure in study.figures.values() for run in figure.timelines}
+    timelines = (ROOT / "results/cached/paper/predict/timelines").glob("*.parquet")
+    assert {path.stem for path in timelines} == runs
+
+
 @pytest.mark.parametrize("path", CACHED, ids=lambda path: "-".join(path.with_suffix("").parts[-3:]))
 def test_committed_records_are_of_the_studys_runs(path):
-    study, _, sweep = path.with_suffix("").parts[-3:]
+    study, platform, sweep = path.with_suffix("").parts[-3:]
     records = records_of_sweep(CONFIG, CONFIG.study(study), sweep, (path,))
-    assert set(records["outcome"]) == {Outcome.OK}
-    assert set(records["provenance"]) == {"measured"}
-    assert not any("dirty" in version for version in records["code_version"])
+    assert all(Outcome(one).is_result for one in set(records["outcome"]))
+    assert set(records["provenance"]) == {"predicted" if platform == PREDICT else "measured"}
+    if platform != PREDICT:
+        assert set(records["outcome"]) == {Outcome.OK}
+        assert not any("dirty" in version for version in records["code_version"])
+
+
+@pytest.mark.parametrize("path", PREDICTED, ids=lambda path: path.stem)
+def test_committed_predictions_are_those_of_the_code(path, tmp_path):
+    predict_sweep(CONFIG, "paper", path.stem, tmp_path / path.name)
+    assert_frame_equal(read_records(tmp_path / path.name), read_records(path), rel_tol=RELATIVE, abs_tol=1e-12)
+
+
+def test_committed_timelines_are_those_of_the_code(tmp_path):
+    folder = ROOT / "results/cached/paper/predict/timelines"
+    for path in folder.glob("*.parquet"):
+        write_timeline(CONFIG, "paper", path.stem, tmp_path / path.name)
+        found, expected = (read_timeline_file(one) for one in (tmp_path / path.name, path))
+        assert_frame_equal(found, expected, check_exact=False, rel_tol=RELATIVE, abs_tol=2)
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "config/studies").glob("*.yaml")), ids=lambda path: path.stem)
 def test_the_platform_of_a_study_exists(path):
-    assert CONFIG.platform(CONFIG.study(path.stem).platform)
+    name = CONFIG.study(path.stem).platform
+    assert name == PREDICT or CONFIG.platform(name)

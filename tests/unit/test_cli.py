@@ -198,9 +198,8 @@ def _record_option(verb, path):
     """Record files are arguments, or values of an option."""
     from scaling_study.cli import cli
 
-    arguments = [
-        parameter.param_type_name for parameter in cli.commands[verb].params if parameter.name == "record_files"
-    ]
+    names = ("record_files", "files")
+    arguments = [one.param_type_name for one in cli.commands[verb].params if one.name in names]
     return [path] if arguments == ["argument"] else ["--records", path]
 
 

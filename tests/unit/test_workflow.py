@@ -139,14 +139,21 @@ def test_drawing_code_is_all_modules_that_draw_and_no_other(checkout):
     assert {"render.py", "theme.py", "hst_01.py", "best.py"} <= {path.rsplit("/", 1)[-1] for path in code}
 
 
-def test_the_paper_is_made_of_the_study_that_it_reports():
+def test_the_paper_is_made_of_the_studies_that_it_reports():
     plan = Plan({}, ROOT)
-    assert list(plan.studies) == ["mini"]
+    assert list(plan.studies) == ["mini", "paper"]
     assert plan.has_paper
     assert plan.targets()[-1] == "paper/paper.pdf"
-    mini = CONFIG.study("mini")
-    assert plan.paper_records() == [f"results/mini/local/{sweep}.parquet" for sweep in mini.sweeps]
-    assert plan.paper_figures() == [f"figures/mini/{figure}.svg" for figure in mini.figures]
+    mini, paper = CONFIG.study("mini"), CONFIG.study("paper")
+    predicted = [name for name, sweep in paper.sweeps.items() if sweep.status == "ready"]
+    assert plan.paper_records() == [
+        *(f"results/mini/local/{sweep}.parquet" for sweep in mini.sweeps),
+        *(f"results/paper/predict/{sweep}.parquet" for sweep in predicted),
+    ]
+    assert plan.paper_figures() == [
+        f"figures/{study.name}/{figure}.svg" for study in (mini, paper) for figure in study.figures
+    ]
+    assert plan.paper_validation() == ["results/validation.parquet"]
     assert {"paper/paper.typ", "paper/references.yml"} <= set(plan.paper_sources())
     runs = plan.run_ids(wildcards(study="mini", sweep="data_parallel")).split()
     assert len(runs) == len(set(runs)) == 3

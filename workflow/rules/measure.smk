@@ -22,6 +22,8 @@ rule measure:
         update("results/{study}/{platform}/{sweep}.parquet"),
     log:
         "results/logs/{study}/{platform}/{sweep}.log",
+    wildcard_constraints:
+        platform="(?!predict/)[a-z0-9-]+",
     threads: workflow.cores
     resources:
         local_runs=1,

@@ -5,6 +5,8 @@
 rule figure:
     input:
         records=plan.figure_records,
+        timelines=plan.figure_timelines,
+        definitions=plan.figure_definitions,
         code=plan.drawing_code(),
     output:
         update("figures/{study}/{figure}.svg"),
@@ -14,8 +16,9 @@ rule figure:
         "results/logs/{study}/figures/{figure}.log",
     params:
         study=plan.presented,
+        timelines=plan.timeline_options,
     shell:
-        "scaling-study figure {wildcards.study} {wildcards.figure} {input.records}"
+        "scaling-study figure {wildcards.study} {wildcards.figure} {input.records} {params.timelines}"
         " --output figures/{wildcards.study} 2> >(tee {log} >&2)"
 
 
@@ -40,6 +43,7 @@ if plan.has_paper:
     rule paper:
         input:
             records=plan.paper_records(),
+            validation=plan.paper_validation(),
             figures=plan.paper_figures(),
             sources=plan.paper_sources(),
             definitions=plan.paper_definitions(),
@@ -51,5 +55,5 @@ if plan.has_paper:
         params:
             study=plan.presented,
         shell:
-            "scaling-study paper mini {input.records} --figures figures/mini"
+            "scaling-study paper {input.records} --validation {input.validation} --figures figures"
             " --output {output} 2> >(tee {log} >&2)"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -12,7 +11,6 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from scaling_study.errors import write_atomically
 from scaling_study.timeline import MARK_AXIS, MARK_ITERATION, CpuTrace, read_cpu_trace
 
 _CALLS_PER_AXIS = 16  # enough that each of gloo's two worker threads of a group serves some
@@ -44,13 +42,6 @@ def profile_iterations(
         return read_cpu_trace(trace_path, rank)
     finally:
         trace_path.unlink(missing_ok=True)
-
-
-def save_timeline(trace: CpuTrace, path: Path) -> None:
-    """Write the span table of a rank as parquet."""
-    buffer = io.BytesIO()
-    trace.spans.write_parquet(buffer, compression="zstd")
-    write_atomically(path, buffer.getvalue())
 
 
 def _mark_axes(mesh: DeviceMesh) -> None:

@@ -12,11 +12,11 @@ import torch
 
 from scaling_study.measure.failures import NotFiniteError
 from scaling_study.measure.machine import PeakMemory, cpu_name
-from scaling_study.measure.profile import profile_iterations, save_timeline
+from scaling_study.measure.profile import profile_iterations
 from scaling_study.measure.report import Measurement, ProgressFile, environment
 from scaling_study.processes import available_cores
 from scaling_study.spec import Assignment, AttemptFiles, RankReport, RunFiles, TrainingRun
-from scaling_study.timeline import exposure
+from scaling_study.timeline import exposure, write_timeline_file
 from scaling_study.training.step import Trainer
 from scaling_study.training.tokens import TokenFile
 
@@ -38,7 +38,7 @@ def measure_training(assignment: Assignment, files: AttemptFiles, rank: int) -> 
     peak_gib, losses = memory.gib(), loop.losses.copy()
     window = range(run.protocol.iterations, run.protocol.iterations + run.protocol.profiled_iterations)
     trace = profile_iterations(loop.timed, window, loop.trainer.mesh, files.trace(rank), rank)
-    save_timeline(trace, RunFiles(Path(assignment.run_folder)).timeline(rank))
+    write_timeline_file(RunFiles(Path(assignment.run_folder)).timeline(rank), trace.spans)
     seen = exposure(trace.spans)[rank]
     report = RankReport(
         rank=rank,

@@ -31,6 +31,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     power_share: Array
     gpus_per_node: Array
     network_bytes_per_s: Array
+    network_hop_s: Array
     layers: Array
     hidden: Array
     heads: Array
@@ -133,6 +134,7 @@ def _row(setup: Setup) -> tuple[float, ...]:
         setup.power_limit_w / part.power_limit_w,
         setup.gpus_per_node,
         setup.node_network_gb_per_s * 1e9,
+        setup.network_hop_us * 1e-6,
         decoder.layers,
         decoder.hidden,
         decoder.heads,

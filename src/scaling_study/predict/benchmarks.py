@@ -14,16 +14,14 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from scaling_study.predict.batch import Array, Batch, batch_of
-from scaling_study.predict.collectives import Group, all_gather, all_reduce, fabric_of
+from scaling_study.predict.batch import Array
 from scaling_study.predict.kernels import device_of, matmul
 from scaling_study.predict.library import Library
 from scaling_study.predict.parameters import Constants
-from scaling_study.predict.setup import Attention, Decoder, Elementwise, Part, Setup, Sharding, Stack
+from scaling_study.predict.primitives import LARGE_MESSAGE, batch_of_part, primitive_seconds
+from scaling_study.predict.setup import Part
 from scaling_study.roofline import bus_factor
 from scaling_study.spec import CollectiveOp
-
-_LARGE = 128 * 2**20  # bytes from which a collective is bound by bandwidth
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,33 +46,6 @@ def _compared(what: str, predicted: Array, measured: Array) -> Comparison:
     return Comparison(what=what, rows=len(ratio), ratio=middle, spread_percent=spread)
 
 
-def _batch(part: Part) -> Batch:
-    """A setup of no more interest than its part."""
-    stack = Stack(
-        attention=Attention.FLASH2,
-        elementwise=Elementwise.FUSED,
-        sequence_parallel=False,
-        tp_overlap=False,
-        dp_overlap=False,
-        dtensor=False,
-    )
-    setup = Setup(
-        decoder=Decoder(layers=1, hidden=128, heads=1, kv_heads=1, ffn=128, vocabulary=128),
-        stack=stack,
-        part=part,
-        power_limit_w=part.power_limit_w,
-        gpus_per_node=8,
-        node_network_gb_per_s=part.network_gb_per_s,
-        dp=1,
-        micro_batch=1,
-        global_batch=1,
-        sequence_length=128,
-        sharding=Sharding.NONE,
-        shard_group=1,
-    )
-    return batch_of([setup])
-
-
 def _by_part(path: Path, library: Library, *keys: str) -> Iterator[tuple[tuple[Any, ...], Part, pl.DataFrame]]:
     table = pl.read_csv(path)
     for key, rows in sorted(table.group_by("part", *keys), key=lambda item: str(item[0])):
@@ -85,38 +56,50 @@ def _by_part(path: Path, library: Library, *keys: str) -> Iterator[tuple[tuple[A
 
 def _matmuls(library: Library, constants: Callable[[str], Constants]) -> Iterator[Comparison]:
     for key, part, rows in _by_part(library.folder / "matmuls.csv", library, "source_id"):
-        device = device_of(_batch(part), constants(part.family))
+        device = device_of(batch_of_part(part), constants(part.family))
         sizes = [rows[name].cast(pl.Float64).to_numpy() for name in ("m", "n", "k")]
         yield _compared(f"matmuls, {key[0]} ({key[1]})", matmul(device, *sizes), rows["time_ms"].to_numpy() / 1e3)
 
 
 def _additions(library: Library, constants: Callable[[str], Constants]) -> Iterator[Comparison]:
     for key, part, rows in _by_part(library.folder / "memops.csv", library, "source_id"):
-        device = device_of(_batch(part), constants(part.family))
+        device = device_of(batch_of_part(part), constants(part.family))
         seconds = rows["moved_bytes"].to_numpy() / device.memory
         yield _compared(f"additions, {key[0]} ({key[1]})", seconds, rows["time_ms"].to_numpy() / 1e3)
 
 
+def call_ratios(
+    library: Library, constants: Callable[[str], Constants], *, large: bool
+) -> dict[str, list[tuple[str, float]]]:
+    """Measured over predicted time of the tables' collectives with its source, by family of parts.
+
+    Args:
+        large: of messages from `LARGE_MESSAGE` bytes, or of smaller ones.
+    """
+    found: dict[str, list[tuple[str, float]]] = {}
+    for key, part, predicted, measured, message in _called(library, constants):
+        ratios = (measured / predicted)[(message >= LARGE_MESSAGE) == large].tolist()
+        found.setdefault(part.family, []).extend((key[1], ratio) for ratio in ratios)
+    return found
+
+
 def _collectives(library: Library, constants: Callable[[str], Constants]) -> Iterator[Comparison]:
-    for key, part, rows in _by_part(library.folder / "collectives.csv", library, "source_id", "op"):
-        op = CollectiveOp(key[2])
-        predicted = collective_seconds(part, constants(part.family), op, rows)
-        factors = np.array([bus_factor(op, ranks) for ranks in rows["gpus"]])
-        message = rows["message_bytes"].cast(pl.Float64).to_numpy()
-        measured = message * factors / (rows["bus_gb_per_s"].to_numpy() * 1e9)
-        for name, chosen in (("from 128 MiB", message >= _LARGE), ("below 128 MiB", message < _LARGE)):
+    for key, _, predicted, measured, message in _called(library, constants):
+        for name, chosen in (("from 128 MiB", message >= LARGE_MESSAGE), ("below 128 MiB", message < LARGE_MESSAGE)):
             if chosen.any():
-                what = f"{op.value} {name}, {key[0]} ({key[1]})"
+                what = f"{key[2]} {name}, {key[0]} ({key[1]})"
                 yield _compared(what, predicted[chosen], measured[chosen])
 
 
-def collective_seconds(part: Part, constants: Constants, op: CollectiveOp, rows: pl.DataFrame) -> Array:
-    """Predicted seconds of rows with `nodes`, `gpus` and `message_bytes`; all GPUs of each node take part."""
-    nodes = rows["nodes"].cast(pl.Float64).fill_null(1.0).to_numpy()
-    ranks = rows["gpus"].cast(pl.Float64).to_numpy()
-    group = Group(
-        ranks=ranks, per_node=ranks / nodes, network_bytes_per_s=np.full(len(ranks), part.network_gb_per_s * 1e9)
-    )
-    run = all_reduce if op is CollectiveOp.ALL_REDUCE else all_gather
-    fabric = fabric_of(_batch(part), constants, part.family)
-    return run(fabric, group, rows["message_bytes"].cast(pl.Float64).to_numpy())
+def _called(
+    library: Library, constants: Callable[[str], Constants]
+) -> Iterator[tuple[tuple[Any, ...], Part, Array, Array, Array]]:
+    """Part, source and op; then predicted and measured seconds, and message bytes; all GPUs of a node take part."""
+    for key, part, rows in _by_part(library.folder / "collectives.csv", library, "source_id", "op"):
+        op = CollectiveOp(key[2])
+        nodes, ranks, message = (
+            rows[name].cast(pl.Float64).fill_null(1.0).to_numpy() for name in ("nodes", "gpus", "message_bytes")
+        )
+        factors = np.array([bus_factor(op, int(count)) for count in ranks])
+        measured = message * factors / (rows["bus_gb_per_s"].to_numpy() * 1e9)
+        yield key, part, primitive_seconds(part, constants(part.family), op, nodes, ranks, message), measured, message

@@ -5,19 +5,20 @@ Leaving one source out means: fit on all the others, from the same priors, then 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
+import polars as pl
 import yaml
 
 from scaling_study.errors import UserError, write_atomically
-from scaling_study.predict.batch import Array, batch_of
+from scaling_study.predict.batch import Array, Flags, batch_of
 from scaling_study.predict.fitting import Fit, Measured, fit, source_weights
 from scaling_study.predict.footprint import fits, memory_gib
-from scaling_study.predict.library import Estimate, Library, ParameterSet
+from scaling_study.predict.library import Estimate, Library, ParameterSet, Spread
 from scaling_study.predict.parameters import KNOBS, Constants
 from scaling_study.predict.predictions import families, step_times
 from scaling_study.predict.rows import read_rows, setup_of
@@ -28,6 +29,22 @@ from scaling_study.spec import Outcome
 #: Families without measured rows, and the measured one whose shared constants and intervals they take, widened.
 _UNMEASURED = {"v100": "a100", "h200": "h100"}
 _WIDENED = 1.6
+_DESCRIBED = ("gpus", "dp", "tp", "pp", "cp", "micro_batch", "global_batch", "sequence_length")
+#: Columns of `validation_table`. `group`: rows of a source that differ in layout only.
+VALIDATION: dict[str, type[pl.DataType]] = {
+    "source": pl.String,
+    "group": pl.String,
+    "part": pl.String,
+    "parameters": pl.Int64,
+    **dict.fromkeys(_DESCRIBED, pl.Int64),
+    "outcome": pl.String,
+    "predicted_outcome": pl.String,
+    "measured_step_time_s": pl.Float64,
+    "fitted_step_time_s": pl.Float64,
+    "unseen_step_time_s": pl.Float64,
+}
+#: Sources, and measured over predicted time.
+Ratios = Sequence[tuple[str, float]]
 #: Standard deviations that hold a value with 90% probability.
 NINETY = 1.645
 
@@ -116,65 +133,117 @@ def leave_each_out(training: Sequence[Run], judged: Sequence[Run], whole: Fit) -
 
 def memory_accuracy(runs: Sequence[Run]) -> float | None:
     """Balanced accuracy of fitting against running out of memory."""
-    right, true = [], []
+    return balanced_accuracy(~_fitting(runs), np.array([run.seconds is None for run in runs]))
+
+
+def _fitting(runs: Sequence[Run]) -> Flags:
+    """Whether each run is predicted to fit into memory."""
+    fit = np.zeros(len(runs), dtype=np.bool_)
     for index in families([run.setup for run in runs]).values():
-        mine = [runs[i] for i in index]
-        batch = batch_of([run.setup for run in mine])
-        right += (~fits(batch, memory_gib(batch))).tolist()
-        true += [run.seconds is None for run in mine]
-    return balanced_accuracy(np.array(right), np.array(true))
+        batch = batch_of([runs[i].setup for i in index])
+        fit[index] = fits(batch, memory_gib(batch))
+    return fit
 
 
-def parameter_sets(whole: Fit, left: Sequence[Left]) -> list[ParameterSet]:
-    """One set for every family that was measured, and for its neighbours without measurements."""
+def validation_table(judged: Sequence[Run], left: Sequence[Left]) -> pl.DataFrame:
+    """Every judged row with what was measured, and what is predicted with its source fitted on and left out."""
+    times = {
+        id(run): (float(measured), float(fitted), float(unseen))
+        for part in left
+        for run, measured, fitted, unseen in zip(part.rows, part.measured, part.fitted, part.unseen, strict=True)
+    }
+    rows = []
+    for run, fitting in zip(judged, _fitting(judged), strict=True):
+        measured, fitted, unseen = times.get(id(run), (None, None, None))
+        setup = run.setup
+        rows.append(
+            {
+                "source": run.source,
+                "group": " ".join(run.group),
+                "part": setup.part.name,
+                "parameters": setup.decoder.parameters,
+                **{name: getattr(setup, name) for name in _DESCRIBED},
+                "outcome": (Outcome.OUT_OF_MEMORY if run.seconds is None else Outcome.OK).value,
+                "predicted_outcome": (Outcome.OK if fitting else Outcome.OUT_OF_MEMORY).value,
+                "measured_step_time_s": measured,
+                "fitted_step_time_s": fitted,
+                "unseen_step_time_s": unseen,
+            }
+        )
+    return pl.DataFrame(rows, schema=VALIDATION)
+
+
+def parameter_sets(
+    whole: Fit, left: Sequence[Left], small_calls: Mapping[str, Ratios], large_calls: Mapping[str, Ratios]
+) -> list[ParameterSet]:
+    """One set for every family that was measured, and for its neighbours without measurements.
+
+    Args:
+        whole: the fit on all sources.
+        left: predictions of sources left out, whose errors are the interval.
+        small_calls, large_calls: of collectives that nothing is fitted on, by family (`benchmarks.call_ratios`).
+    """
     ratios: dict[str, list[tuple[str, float]]] = {}
     for part in left:
         for run, unseen, measured in zip(part.rows, part.unseen, part.measured, strict=True):
             ratios.setdefault(run.setup.part.family, []).append((part.source, float(measured / unseen)))
-    measured_sets = {family: _set(whole, family, pairs) for family, pairs in ratios.items()}
-    others = [_neighbour(family, measured_sets[of]) for family, of in _UNMEASURED.items() if of in measured_sets]
+
+    def calls(family: str) -> tuple[Spread, Spread]:
+        small, large = (_quantiles(table[family]) for table in (small_calls, large_calls))
+        return small, large
+
+    measured_sets = {family: _set(whole, family, pairs, calls(family)) for family, pairs in ratios.items()}
+    others = [
+        _neighbour(family, measured_sets[of], calls(family))
+        for family, of in _UNMEASURED.items()
+        if of in measured_sets
+    ]
     return [*measured_sets.values(), *others]
 
 
-def _set(whole: Fit, family: str, pairs: Sequence[tuple[str, float]]) -> ParameterSet:
+def _set(whole: Fit, family: str, pairs: Ratios, calls: tuple[Spread, Spread]) -> ParameterSet:
     sources = sorted({source for source, _ in pairs})
-    low, high = _quantiles(pairs)
+    unseen = _quantiles(pairs)
     return ParameterSet(
         family=family,
         fitted_on=tuple(sources),
         extrapolated=False,
-        error_low=low,
-        error_high=high,
+        error_low=unseen.low,
+        error_high=unseen.high,
+        small_calls=calls[0],
+        large_calls=calls[1],
         constants=_estimates(whole, family),
     )
 
 
-def _neighbour(family: str, measured: ParameterSet) -> ParameterSet:
-    """A family without measurements: its priors, moved as far as the measured neighbour's were; wider."""
+def _neighbour(family: str, measured: ParameterSet, calls: tuple[Spread, Spread]) -> ParameterSet:
+    """A family without measured runs: its priors, moved as far as the measured neighbour's were; wider."""
     estimates = {}
     for name, knob in KNOBS.items():
         near = measured.constants[name]
         ratio = knob.by_family.get(family, knob.value) / knob.by_family.get(measured.family, knob.value)
         reach = float(np.exp(NINETY * knob.spread)) if knob.by_family else 1.0
-        low, value, high = ratio * near.low / reach, ratio * near.value, ratio * near.high * reach
-        estimates[name] = Estimate(value=_round(value), low=_round(low), high=_round(high))
+        values = (ratio * near.low / reach, ratio * near.value, ratio * near.high * reach)
+        estimates[name] = Estimate(**{k: _round(v) for k, v in zip(("low", "value", "high"), values, strict=True)})
     return ParameterSet(
         family=family,
         fitted_on=(),
         extrapolated=True,
         error_low=_round(measured.error_low**_WIDENED),
         error_high=_round(measured.error_high**_WIDENED),
+        small_calls=calls[0],
+        large_calls=calls[1],
         constants=estimates,
     )
 
 
-def _quantiles(pairs: Sequence[tuple[str, float]]) -> tuple[float, float]:
+def _quantiles(pairs: Ratios) -> Spread:
     """10% and 90% quantile of measured over predicted, every source weighing the same."""
     counts = {source: sum(1 for other, _ in pairs if other == source) for source, _ in pairs}
     ordered = sorted((ratio, 1 / counts[source]) for source, ratio in pairs)
     share = np.cumsum([weight for _, weight in ordered]) / len(counts)
     low, high = (ordered[min(int(np.searchsorted(share, q)), len(ordered) - 1)][0] for q in (0.1, 0.9))
-    return _round(min(low, 0.97)), _round(max(high, 1.03))
+    return Spread(low=_round(min(low, 0.97)), high=_round(max(high, 1.03)))
 
 
 def _estimates(whole: Fit, family: str) -> dict[str, Estimate]:

@@ -75,6 +75,7 @@ class Fabric(msgspec.Struct, frozen=True, kw_only=True):
     network_rate: float
     link_latency: float
     network_latency: float
+    network_hop: Array
     caps: tuple[float, float, float, float, float]
     has_nvls: bool
 
@@ -88,9 +89,16 @@ def fabric_of(batch: Batch, constants: Constants, family: str) -> Fabric:
         network_rate=constants.network_rate,
         link_latency=constants.link_latency * _US,
         network_latency=constants.network_latency * _US,
+        network_hop=batch.network_hop_s,
         caps=_CAPS.get("h100" if family.startswith("h") else family, _OLD_CAPS),
         has_nvls=family.startswith("h"),
     )
+
+
+def _between_nodes(fabric: Fabric, latency_us: float) -> Array:
+    """Seconds of a hop between nodes, which takes so long in NCCL's model."""
+    seconds: Array = latency_us * fabric.network_latency + fabric.network_hop
+    return seconds
 
 
 def _bus(fabric: Fabric, group: Group) -> Array:
@@ -118,7 +126,7 @@ def _ring(fabric: Fabric, group: Group, message_bytes: Array, rounds: int) -> Ar
         post = np.where(group.nodes > 1, _NET_POST_US if protocol == "simple" else _NET_POST_US / 3, 0.0)
         link = np.maximum(_RING_LINK[protocol], post) * fabric.link_latency
         latency = _RING_BASE[protocol] * _US + _START[protocol] * fabric.start + (steps - across) * link
-        latency = latency + across * _RING_NETWORK[protocol] * fabric.network_latency
+        latency = latency + across * _between_nodes(fabric, _RING_NETWORK[protocol])
         best = np.minimum(best, latency + wire / bandwidth)
     return best
 
@@ -128,7 +136,7 @@ def _tree(fabric: Fabric, group: Group, message_bytes: Array) -> Array:
     cap = np.where(group.nodes > 2, fabric.caps[4], fabric.caps[3]) * 1e9
     bandwidth = np.minimum(_bus(fabric, group) * _LL128_SHARE, cap)
     inside = (group.per_node - 1) * _TREE_LINK * fabric.link_latency
-    hops = inside + np.log2(group.nodes) * _TREE_NETWORK * fabric.network_latency
+    hops = inside + np.log2(group.nodes) * _between_nodes(fabric, _TREE_NETWORK)
     return _TREE_BASE * _US + fabric.start + 2 * hops + 2 * message_bytes / bandwidth
 
 
@@ -139,7 +147,7 @@ def _nvls(fabric: Fabric, group: Group, message_bytes: Array) -> Array:
     inside = fabric.ring_bytes_per_s * _NVLS_OVER_RING
     across = np.where(group.nodes > 1, fabric.network_rate * group.network_bytes_per_s, np.inf)
     wire = 2 * message_bytes * (group.ranks - 1) / group.ranks
-    tree = 2 * np.log2(group.nodes) * _NVLS_TREE_NETWORK * fabric.network_latency
+    tree = 2 * np.log2(group.nodes) * _between_nodes(fabric, _NVLS_TREE_NETWORK)
     latency = _NVLS_LINK * fabric.link_latency + fabric.start + tree
     return np.where(group.per_node >= 4, latency + wire / np.minimum(inside, across), np.inf)
 
@@ -165,7 +173,6 @@ def send(fabric: Fabric, batch: Batch, stride: Array, message_bytes: Array) -> A
     across = stride >= batch.gpus_per_node
     share = fabric.network_rate * batch.network_bytes_per_s / batch.gpus_per_node
     inside = fabric.ring_bytes_per_s * np.where(batch.switched, 1.0, 0.5)
-    latency = np.where(
-        across, _RING_NETWORK["simple"] * fabric.network_latency, _RING_LINK["simple"] * fabric.link_latency
-    )
+    network = _between_nodes(fabric, _RING_NETWORK["simple"])
+    latency = np.where(across, network, _RING_LINK["simple"] * fabric.link_latency)
     return _RING_BASE["simple"] * _US + latency + message_bytes / np.where(across, share, inside)

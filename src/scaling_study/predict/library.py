@@ -24,6 +24,13 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     high: float
 
 
+class Spread(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Measured over predicted time: its 10% and 90% quantile."""
+
+    low: float
+    high: float
+
+
 class ParameterSet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The constants of one family of parts.
 
@@ -31,6 +38,8 @@ class ParameterSet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         fitted_on: sources of the rows of this family; empty where nothing was measured.
         extrapolated: the family has no measured ground; its rates are a neighbour's.
         error_low, error_high: measured over predicted step time, 10% and 90% quantile over left-out sources.
+        small_calls, large_calls: the same of a collective's time below and from `LARGE_MESSAGE` bytes, over tables
+            that nothing is fitted on.
     """
 
     family: str
@@ -38,6 +47,8 @@ class ParameterSet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     extrapolated: bool
     error_low: float
     error_high: float
+    small_calls: Spread
+    large_calls: Spread
     constants: dict[str, Estimate]
 
     def __post_init__(self) -> None:

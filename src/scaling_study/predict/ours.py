@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from scaling_study.errors import UserError
 from scaling_study.predict.library import Library
 from scaling_study.predict.setup import Attention, Decoder, Elementwise, Part, Recompute, Setup, Sharding, Stack
 from scaling_study.spec import ActivationCheckpointing, AttentionBackend, Hardware, Model, TrainingRun
@@ -23,12 +24,13 @@ _RECOMPUTE = {
 }
 
 
-def setup_of_run(run: TrainingRun, model: Model, hardware: Hardware, library: Library) -> Setup | str:
-    """The setup of a run, or the reason why the model cannot predict it."""
-    part = _part(hardware, library)
-    if isinstance(part, str):
-        return part
-    network = hardware.inter_node_gb_per_s.value if hardware.inter_node_gb_per_s else part.network_gb_per_s
+def setup_of_run(run: TrainingRun, model: Model, hardware: Hardware, library: Library) -> Setup:
+    """The setup of a run.
+
+    Raises:
+        UserError: the model knows no such part.
+    """
+    part = part_of_hardware(hardware, library)
     return Setup(
         decoder=Decoder(
             layers=model.layers,
@@ -42,7 +44,8 @@ def setup_of_run(run: TrainingRun, model: Model, hardware: Hardware, library: Li
         part=part,
         power_limit_w=part.power_limit_w,
         gpus_per_node=hardware.gpus_per_node,
-        node_network_gb_per_s=network,
+        node_network_gb_per_s=part.network_gb_per_s,
+        network_hop_us=hardware.network_hop_us.value if hardware.network_hop_us else 0.0,
         dp=run.dp,
         tp=run.tp,
         pp=run.pp,
@@ -59,15 +62,24 @@ def setup_of_run(run: TrainingRun, model: Model, hardware: Hardware, library: Li
     )
 
 
-def _part(hardware: Hardware, library: Library) -> Part | str:
-    """The part of a hardware file, with that file's links and memory."""
+def part_of_hardware(hardware: Hardware, library: Library) -> Part:
+    """The part of a hardware file, with that file's links, network and memory.
+
+    Raises:
+        UserError: the model knows no such part.
+    """
     part = library.part(hardware.part or "")
     if part is None:
-        return f"the model knows no part {hardware.part!r} ({hardware.name})"
+        raise UserError(
+            f"the performance model knows no part {hardware.part!r}",
+            where=f"hardware {hardware.name}",
+            remedy=f"Choose a GPU of {library.folder / 'parts.yaml'}, or add it there.",
+        )
     given = {
         "memory_gib": hardware.memory_gib,
         "memory_gb_per_s": hardware.memory_gb_per_s,
         "link_gb_per_s": hardware.intra_node_gb_per_s,
+        "network_gb_per_s": hardware.inter_node_gb_per_s,
         "power_limit_w": hardware.power_limit_w,
     }
     return msgspec.structs.replace(part, **{name: number.value for name, number in given.items() if number})

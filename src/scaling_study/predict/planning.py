@@ -118,13 +118,9 @@ def rank(runs: Sequence[TrainingRun], model: Model, hardware: Hardware, library:
         UserError: the model knows no such part.
     """
     setups = [setup_of_run(run, model, hardware, library) for run in runs]
-    for found in setups:
-        if isinstance(found, str):
-            raise UserError(found, where=hardware.name, remedy="Choose a GPU of config/calibration/parts.yaml.")
-    known = [found for found in setups if isinstance(found, Setup)]
     plans = []
-    for start in range(0, len(known), _BATCH):
-        plans += _plans(runs[start : start + _BATCH], known[start : start + _BATCH], library)
+    for start in range(0, len(setups), _BATCH):
+        plans += _plans(runs[start : start + _BATCH], setups[start : start + _BATCH], library)
     return sorted(plans, key=lambda plan: (not plan.fits, -plan.tokens_per_second))
 
 

@@ -6,9 +6,13 @@ Passes take what the closed form says of a stage (`fast`), their inside is `pass
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+
 import msgspec
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from scaling_study.predict.batch import Batch, batch_of
 from scaling_study.predict.fast import Iteration, iteration, layer_parameters
@@ -28,6 +32,8 @@ from scaling_study.predict.setup import Setup
 from scaling_study.spec import Axis, SpanKind, TrainingRun
 from scaling_study.timeline import SCHEMA
 
+Integers = NDArray[np.int64]
+
 _BYTES = 2
 _PASSES = (ActionKind.FORWARD, ActionKind.BACKWARD)
 _RECEIVES = (ActionKind.RECEIVE_FORWARD, ActionKind.RECEIVE_BACKWARD)
@@ -35,6 +41,10 @@ _SENDS = {
     ActionKind.SEND_FORWARD: (ActionKind.RECEIVE_FORWARD, 1),
     ActionKind.SEND_BACKWARD: (ActionKind.RECEIVE_BACKWARD, -1),
 }
+
+
+#: The pass of a direction (backward?), of a micro-batch's place, of a stage's place.
+Passes = Callable[[bool, str, str], Pass]
 
 
 class Timeline(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,13 +66,12 @@ def timeline(run: TrainingRun, setup: Setup, constants: Constants) -> Timeline:
     """Simulate one iteration of a run."""
     batch = batch_of([setup])
     found = iteration(batch, constants, setup.part.family)
-    kinds = {
-        (backward, sharded, ends): _pass(batch, found, constants, run, backward, sharded, ends)
-        for backward in (False, True)
-        for sharded in ("first", "last", "between")
-        for ends in ("first", "middle", "last")
-    }
-    placed, end_s = _simulate(run, kinds, float(found.message[0]))
+
+    @functools.cache
+    def passes(backward: bool, place: str, ends: str) -> Pass:
+        return _pass(batch, found, constants, run, backward, place, ends)
+
+    placed, end_s = _simulate(run, passes, float(found.message[0]))
     placed, total_s = _finish(run, batch, found, constants, placed, end_s)
     return Timeline(spans=_table(placed), iteration_ns=round(total_s * 1e9))
 
@@ -127,15 +136,14 @@ def _attention_share(batch: Batch) -> float:
     return attention / (attention + ffn)
 
 
-def _simulate(
-    run: TrainingRun, kinds: dict[tuple[bool, str, str], Pass], message_s: float
-) -> tuple[list[_Placed], float]:
+def _simulate(run: TrainingRun, passes: Passes, message_s: float) -> tuple[list[_Placed], float]:
     """Every rank goes on as soon as what its next action needs has arrived; the last one's end is the pipeline's."""
     lists, stages = [actions_of(run, rank) for rank in range(run.pp)], run.pp * run.virtual_stages
     position, clock = [0] * run.pp, [0.0] * run.pp
     sent: dict[Action, float] = {}
     posted: dict[Action, float] = {}
     placed: list[_Placed] = []
+    message = (_message(message_s),)
     while any(position[rank] < len(lists[rank]) for rank in range(run.pp)):
         moved = False
         for rank, actions in enumerate(lists):
@@ -146,9 +154,9 @@ def _simulate(
                     break
                 if needed is not None:
                     start = max(posted[needed], sent[needed])
-                    placed.append(_Placed(rank, start, (_message(message_s),)))
+                    placed.append(_Placed(rank, start, message))
                     clock[rank] = max(clock[rank], start + message_s)
-                clock[rank] = _do(action, run, kinds, rank, clock[rank], sent, posted, placed)
+                clock[rank] = _do(action, run, passes, rank, clock[rank], sent, posted, placed)
                 position[rank] += 1
                 moved = True
         assert moved, "PyTorch's schedules do not wait for each other for ever"
@@ -156,13 +164,13 @@ def _simulate(
 
 
 def _do(
-    action: Action, run: TrainingRun, kinds: dict[tuple[bool, str, str], Pass], rank: int, now: float,
+    action: Action, run: TrainingRun, passes: Passes, rank: int, now: float,
     sent: dict[Action, float], posted: dict[Action, float], placed: list[_Placed],
 ) -> float:  # fmt: skip
     """The rank's clock after an action. A message starts when both of its sides are there."""
     if action.kind in _PASSES:
         backward = action.kind is ActionKind.BACKWARD
-        found = kinds[backward, _place(run, action), _ends(run, action.stage)]
+        found = passes(backward, _place(run, action), _ends(run, action.stage))
         placed.append(_Placed(rank, now, found.spans))
         return now + found.seconds
     if action.kind in _SENDS:
@@ -199,24 +207,41 @@ def _finish(
 
 
 def _table(placed: list[_Placed]) -> pl.DataFrame:
-    """The span table; times in nanoseconds from the start of the iteration."""
-    spans = [span for one in placed for span in one.spans]
-    counts = [len(one.spans) for one in placed]
-    offsets = np.repeat([one.at_s for one in placed], counts)
-    starts = np.rint((offsets + np.array([span.start_s for span in spans])) * 1e9).astype(np.int64)
-    ends = np.rint((offsets + np.array([span.end_s for span in spans])) * 1e9).astype(np.int64)
-    axes = [span.axis.value if span.axis else None for span in spans]
-    return pl.DataFrame(
+    """The span table; times in nanoseconds from the start of the iteration.
+
+    Passes repeat: the spans of each are looked at once, and its rows taken as often as it was placed.
+    """
+    distinct = {id(one.spans): one.spans for one in placed}
+    first_row = dict(zip(distinct, np.cumsum([0, *map(len, distinct.values())]).tolist(), strict=False))
+    once = [span for spans in distinct.values() for span in spans]
+    counts = np.array([len(one.spans) for one in placed])
+    starts_at = np.array([first_row[id(one.spans)] for one in placed])
+    taken = np.arange(counts.sum()) + np.repeat(starts_at - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts)
+    offsets = np.repeat(np.array([one.at_s for one in placed]), counts)
+
+    def nanoseconds(seconds: list[float]) -> Integers:
+        whole: Integers = np.rint((offsets + np.array(seconds)[taken]) * 1e9).astype(np.int64)
+        return whole
+
+    axes = [span.axis.value if span.axis else None for span in once]
+    described = pl.DataFrame(
         {
-            "rank": np.repeat([one.rank for one in placed], counts),
-            "stream": [span.stream for span in spans],
-            "kind": [span.kind.value for span in spans],
-            "op": [span.op for span in spans],
+            "stream": [span.stream for span in once],
+            "kind": [span.kind.value for span in once],
+            "op": [span.op for span in once],
             "group": [f"mesh_{axis}" if axis else None for axis in axes],
             "axis": axes,
-            "bytes": [span.message_bytes for span in spans],
-            "start_ns": starts,
-            "end_ns": ends,
+            "bytes": [span.message_bytes for span in once],
         },
-        schema=SCHEMA,
-    ).sort("rank", "start_ns", "end_ns", "stream")
+        schema={name: SCHEMA[name] for name in ("stream", "kind", "op", "group", "axis", "bytes")},
+    )
+    rows: pl.DataFrame = described[taken]
+    return (
+        rows.with_columns(
+            rank=pl.Series(np.repeat([one.rank for one in placed], counts), dtype=SCHEMA["rank"]),
+            start_ns=pl.Series(nanoseconds([span.start_s for span in once])),
+            end_ns=pl.Series(nanoseconds([span.end_s for span in once])),
+        )
+        .select(*SCHEMA)
+        .sort("rank", "start_ns", "end_ns", maintain_order=True)
+    )

@@ -168,6 +168,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         power_limit_w: of a GPU.
         node_network_gb_per_s: injection bandwidth of a node, all NICs, one direction, 1e9 bytes/s.
+        network_hop_us: that a hop between nodes takes longer than over InfiniBand.
         virtual_stages: interleaved chunks a pipeline stage; 1 is plain 1F1B.
         shard_group: ranks that share parameters out (hsdp); dp elsewhere.
         recomputed_block_fraction: of blocks that are computed again, for `fraction_of_blocks`.
@@ -180,6 +181,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     power_limit_w: float
     gpus_per_node: int
     node_network_gb_per_s: float
+    network_hop_us: float = 0.0
     dp: int
     tp: int = 1
     pp: int = 1

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import msgspec
+import polars as pl
 
 from scaling_study.errors import UserError
-from scaling_study.spec import Catalogue, FigureRequest, Study
+from scaling_study.spec import Catalogue, FigureRequest, Hardware, Study
 
 
 class FigureContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -15,13 +16,15 @@ class FigureContext(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         study: name of the study.
-        sweep: name of the sweep whose records are drawn.
+        sweep: name of the sweep whose records are drawn; empty where something else is.
         figure: id of the figure or table, such as `hst-04`.
         hardware_title: of the hardware drawn, several joined by "; ".
         device: what a rank is called in labels: `rank` on a CPU, `GPU` elsewhere.
         shown: which part of the sweep's records is drawn, in words such as `A100`; empty where all of them are.
         assumptions: what the source leaves open and the sweep or the hardware decides.
         parameters: of each model of the catalogue, by name.
+        hardware: of the catalogue, by name.
+        timelines: span tables of single runs, by run id, in the order in which they are drawn.
     """
 
     study: str
@@ -34,6 +37,8 @@ class FigureContext(msgspec.Struct, frozen=True, kw_only=True):
     shown: tuple[str, ...] = ()
     assumptions: tuple[str, ...] = ()
     parameters: Mapping[str, int] = {}
+    hardware: Mapping[str, Hardware] = {}
+    timelines: Mapping[str, pl.DataFrame] = {}
 
     @property
     def devices(self) -> str:
@@ -47,7 +52,12 @@ class FigureContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def context_for(
-    study: Study, name: str, request: FigureRequest, catalogue: Catalogue, drawn: list[str]
+    study: Study,
+    name: str,
+    request: FigureRequest,
+    catalogue: Catalogue,
+    drawn: list[str],
+    timelines: Mapping[str, pl.DataFrame] | None = None,
 ) -> FigureContext:
     """The context of one figure or table.
 
@@ -57,6 +67,7 @@ def context_for(
         request: its entry in the study.
         catalogue: the hardware and the models that records may name.
         drawn: names of the hardware among the records.
+        timelines: of single runs, by run id.
 
     Raises:
         UserError: the records name hardware that the catalogue does not have.
@@ -66,18 +77,20 @@ def context_for(
             f"records of unknown hardware {', '.join(unknown)}", where=name, remedy="Add it to config/hardware."
         )
     parts = [catalogue.hardware[one] for one in drawn]
-    sweep = study.sweeps[request.sweep]
+    sweep = study.sweeps[request.sweep] if request.sweep else None
     return FigureContext(
         study=study.name,
         study_title=study.title,
-        sweep=request.sweep,
-        sweep_title=sweep.title,
+        sweep=request.sweep or "",
+        sweep_title=sweep.title if sweep else "",
         figure=name,
         hardware_title="; ".join(part.title for part in parts),
         device="GPU" if any(part.part for part in parts) else "rank",
         shown=tuple(_in_words(column, value) for column, value in request.where.items()),
-        assumptions=(*sweep.assumptions, *(line for part in parts for line in part.assumptions)),
+        assumptions=(*(sweep.assumptions if sweep else ()), *(line for part in parts for line in part.assumptions)),
         parameters={model: definition.parameters for model, definition in catalogue.models.items()},
+        hardware=catalogue.hardware,
+        timelines=timelines or {},
     )
 
 

@@ -13,10 +13,7 @@ from scaling_study.present.theme import BLUE, TIMES_SIGN, VERMILLION
 
 EXPOSED = "exposed_communication_s"
 METRICS = (RATE, EXPOSED)
-NOTE = (
-    "Each layout with its fastest micro-batch; bars: 5th to 95th percentile of {kept} iterations; "
-    f"dotted: data parallelism alone (1 {TIMES_SIGN} 1)."
-)
+NOTE = f"Each layout with its fastest micro-batch; bars: {{bars}}; dotted: data parallelism alone (1 {TIMES_SIGN} 1)."
 #: Of a record, throughput as a ratio to that of data parallelism alone, with its spread.
 RELATIVE = {"relative": RATE, "relative_low": LOW, "relative_high": HIGH}
 ROW_HEIGHT, LEAST_HEIGHT = 11.5, 90

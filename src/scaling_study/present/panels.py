@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import altair as alt
@@ -20,12 +20,13 @@ from scaling_study.present.rows import (
     outcome_words,
     provenances,
     rounded,
+    shown,
     user_metadata,
     why_null,
     within_budget,
 )
 from scaling_study.present.theme import MARKS, NOTE_SIZE
-from scaling_study.spec import Outcome
+from scaling_study.spec import Outcome, Provenance
 
 
 class Box(msgspec.Struct, frozen=True):
@@ -49,7 +50,7 @@ def known(frame: pl.DataFrame, *columns: str) -> pl.DataFrame:
 def marks(
     frame: pl.DataFrame, x: Axis, y: Axis, color: str, *, column: str | None = None, line: bool = True
 ) -> list[alt.Chart]:
-    """Lines and marks of one metric, each provenance in its own style, the preferred one on top.
+    """Lines and marks of one metric, each provenance in its own style; single reported numbers on top.
 
     Args:
         column: what is drawn along `y`, if not the axis' own column.
@@ -57,16 +58,22 @@ def marks(
     """
     name = column or y.column
     rows, layers = known(frame, x.column, name), []
-    for provenance in reversed(provenances(rows)):
+    for provenance in sorted(Provenance, key=_layer):
+        if provenance not in provenances(rows):
+            continue
         style = MARKS[provenance]
         part = rows.filter(pl.col("provenance") == provenance).sort(x.column, name)
         base = chart(part, x.column, name).encode(x=x.x(), y=y.y(name))
-        shade = style.color or color
         if line and style.dash is not None:
-            layers.append(base.mark_line(color=shade, strokeDash=list(style.dash)))
-        fill = "white" if style.hollow else shade
-        layers.append(base.mark_point(shape=style.shape, fill=fill, stroke=shade, opacity=1))
+            layers.append(base.mark_line(color=color, strokeDash=list(style.dash)))
+        fill = "white" if style.hollow else color
+        layers.append(base.mark_point(shape=style.shape, size=style.size, fill=fill, stroke=color, opacity=1))
     return layers
+
+
+def _layer(provenance: Provenance) -> int:
+    """How far above the others marks of a provenance lie."""
+    return (Provenance.PREDICTED, Provenance.MEASURED, Provenance.REPORTED).index(provenance)
 
 
 def spread(
@@ -360,10 +367,28 @@ def finished(
         width: of the figure, in points.
         note: what else a reader must know.
     """
+    records = shown(records, metrics)
     lead = f"{context.sweep_title}. {note}".strip()
     sentences = [lead, *caption(records, context), *gaps(records, metrics)]
+    return titled(body, title, sentences, user_metadata(records, context, claims), context, width)
+
+
+def titled(
+    body: alt.ConcatChart | alt.VConcatChart | alt.HConcatChart,
+    title: str,
+    sentences: Sequence[str],
+    said: Mapping[str, Any],
+    context: FigureContext,
+    width: float,
+) -> alt.TopLevelMixin:
+    """A figure with its title and, below it, sentences.
+
+    Args:
+        said: what its JSON says of itself.
+        width: of the figure, in points.
+    """
     heading = alt.TitleParams(
         wrapped(context.title_of(title), width, theme.TITLE_SIZE),
         subtitle=[line for sentence in sentences for line in wrapped(sentence, width)],
     )
-    return body.properties(title=heading, usermeta=user_metadata(records, context, claims))
+    return body.properties(title=heading, usermeta=dict(said))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import polars as pl
@@ -13,15 +13,16 @@ from scaling_study.errors import UserError, write_atomically
 from scaling_study.present import theme
 from scaling_study.present.numbers import as_json, paper_numbers
 from scaling_study.present.tables import make_table, write_table
-from scaling_study.spec import Catalogue, Study
+from scaling_study.spec import Catalogue, FigureRequest, Study, TableRequest
 
-SOURCE = "paper.typ"
+SOURCE, TEMPLATE = "paper.typ", "template.typ"
 BUILD = "build"
 
 
 def build_paper(
-    study: Study,
-    frames: Mapping[str, pl.DataFrame],
+    studies: Sequence[Study],
+    frames: Mapping[str, Mapping[str, pl.DataFrame]],
+    validation: pl.DataFrame,
     catalogue: Catalogue,
     figures_folder: Path,
     paper_folder: Path,
@@ -30,11 +31,12 @@ def build_paper(
     """Write the numbers and the tables that the paper reads, then the PDF, each complete or not at all.
 
     Args:
-        study: the study that the paper is about.
-        frames: records by the name of their sweep.
+        studies: the studies that the paper is about.
+        frames: of each study by name, records by the name of their sweep.
+        validation: the performance model's errors.
         catalogue: the hardware, and what sources print of it.
-        figures_folder: where the study's figures are, as SVG.
-        paper_folder: where the Typst sources are; `build/` in it is written.
+        figures_folder: where the figures are, as SVG, in a folder a study.
+        paper_folder: where the Typst sources are; `build/` in it is written, with a folder a study.
         output: the PDF.
 
     Returns:
@@ -44,12 +46,15 @@ def build_paper(
         UserError: a sweep has no records, a figure or a number that the text uses is missing, the sources have an
             error, or a file cannot be written.
     """
-    check_inputs(study, frames, figures_folder)
-    write_atomically(paper_folder / BUILD / "numbers.json", as_json(paper_numbers(study, frames)))
-    for name, request in sorted(study.tables.items()):
-        records = frames[request.sweep] if request.sweep else None
-        write_table(make_table(study, name, records, catalogue), paper_folder / BUILD, name)
-    write_atomically(output, compile_pdf(study, figures_folder.resolve(), paper_folder.resolve()))
+    for study in studies:
+        check_inputs(study, frames[study.name], figures_folder / study.name)
+    for study in studies:
+        build, own = paper_folder / BUILD / study.name, frames[study.name]
+        write_atomically(build / "numbers.json", as_json(paper_numbers(study, own, validation)))
+        for name, request in sorted(study.tables.items()):
+            records = own[request.sweep] if request.sweep else None
+            write_table(make_table(study, name, records, catalogue), build, name)
+    write_atomically(output, compile_pdf(figures_folder.resolve(), paper_folder.resolve()))
     return output
 
 
@@ -59,21 +64,21 @@ def check_inputs(study: Study, frames: Mapping[str, pl.DataFrame], figures_folde
     Raises:
         UserError: the first thing that is missing.
     """
-    sweeps = {name: request.sweep for name, request in study.figures.items()}
-    sweeps |= {name: request.sweep for name, request in study.tables.items() if request.sweep}
-    for name, sweep in sorted(sweeps.items()):
-        if sweep not in frames or frames[sweep].is_empty():
+    requests: dict[str, FigureRequest | TableRequest] = {**study.figures, **study.tables}
+    for name, request in sorted(requests.items()):
+        sweep = request.sweep
+        if sweep and (sweep not in frames or frames[sweep].is_empty()):
             raise UserError(
                 f"{name} needs records of the sweep {sweep!r}, which has none",
                 where=f"study {study.name}",
-                remedy="Measure the sweep first.",
+                remedy="Measure or predict the sweep first.",
             )
     for name in sorted(study.figures):
         if not (figures_folder / f"{name}.svg").is_file():
             raise UserError("the figure is missing", where=str(figures_folder / f"{name}.svg"), remedy="Draw it first.")
 
 
-def compile_pdf(study: Study, figures_folder: Path, paper_folder: Path) -> bytes:
+def compile_pdf(figures_folder: Path, paper_folder: Path) -> bytes:
     """The PDF of the sources.
 
     Raises:
@@ -89,7 +94,7 @@ def compile_pdf(study: Study, figures_folder: Path, paper_folder: Path) -> bytes
             root=root,
             font_paths=[theme.FONT_FOLDER],
             ignore_system_fonts=True,
-            sys_inputs={"figures": figures, "study": study.name, "title": study.title},
+            sys_inputs={"figures": figures},
             format="pdf",
         )
     except typst.TypstError as error:
@@ -104,7 +109,7 @@ def compile_pdf(study: Study, figures_folder: Path, paper_folder: Path) -> bytes
 def explain_typst_error(message: str, diagnostic: str, paper_folder: Path) -> UserError:
     """An error of the sources as one sentence; a missing number is named, with the place that uses it."""
     places = re.findall(r"([\w./-]+\.typ):(\d+)", re.sub(r"\x1b\[[0-9;]*m", "", diagnostic))
-    own = [(name, line) for name, line in places if Path(name).name == SOURCE] or places
+    own = [(name, line) for name, line in places if Path(name).name != TEMPLATE] or places
     where = f"{paper_folder / Path(own[-1][0]).name}, line {own[-1][1]}" if own else str(paper_folder / SOURCE)
     missing = re.search(r"missing number: ([\w.]+)", message)
     if missing:

@@ -8,7 +8,7 @@ is not defined becomes a sentence.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -23,7 +23,8 @@ from scaling_study.spec import Outcome, Provenance
 SIGNIFICANT_DIGITS = 6
 #: Altair refuses 5,000 rows; a figure of the study needs some tens.
 ROW_BUDGET = 4_999
-#: Throughput, and its spread as `with_spread` adds it.
+#: Throughput of a GPU; of all, and its spread as `with_spread` adds it.
+LOCAL_RATE = "words_per_second_per_gpu"
 RATE, LOW, HIGH = "words_per_second", "words_per_second_low", "words_per_second_high"
 #: Bandwidth of a collective, and its spread as `with_bandwidth_spread` adds it.
 BANDWIDTH, BANDWIDTH_LOW, BANDWIDTH_HIGH = "bus_bandwidth_gb_per_s", "bus_bandwidth_low", "bus_bandwidth_high"
@@ -91,19 +92,26 @@ def within_budget(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def with_spread(frame: pl.DataFrame) -> pl.DataFrame:
-    """Adds `words_per_second_low` and `_high`: tokens of an iteration over its 95th and 5th percentile of time."""
+    """Adds `words_per_second_low` and `_high`: tokens of an iteration over its 95th and 5th percentile of time.
+
+    Of a prediction, over the ends of its interval.
+    """
     tokens = pl.col("global_batch") * pl.col("sequence_length")
     return frame.with_columns(
-        words_per_second_low=tokens / pl.col("iteration_s_p95"),
-        words_per_second_high=tokens / pl.col("iteration_s_p05"),
+        words_per_second_low=tokens / pl.coalesce("iteration_s_p95", "iteration_s_high"),
+        words_per_second_high=tokens / pl.coalesce("iteration_s_p05", "iteration_s_low"),
     )
 
 
 def with_bandwidth_spread(frame: pl.DataFrame) -> pl.DataFrame:
-    """Adds `bus_bandwidth_low` and `_high`: the bandwidth of a call as long as the 95th and the 5th percentile."""
+    """Adds `bus_bandwidth_low` and `_high`: the bandwidth of a call as long as the 95th and the 5th percentile.
+
+    Of a prediction, as long as the ends of its interval.
+    """
     carried = pl.col("bus_bandwidth_gb_per_s") * pl.col("call_s")
     return frame.with_columns(
-        bus_bandwidth_low=carried / pl.col("call_s_p95"), bus_bandwidth_high=carried / pl.col("call_s_p05")
+        bus_bandwidth_low=carried / pl.coalesce("call_s_p95", "call_s_high"),
+        bus_bandwidth_high=carried / pl.coalesce("call_s_p05", "call_s_low"),
     )
 
 
@@ -140,7 +148,7 @@ def with_layout(frame: pl.DataFrame) -> pl.DataFrame:
 
 def preference(frame: pl.DataFrame) -> str:
     """Whose layouts are named, in words, where a frame has several provenances: ` (● where both stand)`."""
-    found = provenances(frame)
+    found = provenances(_own(frame))
     return f" ({MARKS[found[0]].glyph} where both stand)" if len(found) > 1 else ""
 
 
@@ -152,14 +160,24 @@ def change(values: pl.Series) -> str:
     return f"{found[-1] / found[0] - 1:+.0%}".replace("-", MINUS_SIGN)
 
 
-def kept_iterations(frame: pl.DataFrame) -> str:
-    """Over how many iterations the records' spread is taken, `8` or `8 to 50`."""
-    return _counts(frame["iterations"] - frame["discard"])
+def bars(frame: pl.DataFrame) -> str:
+    """What a bar through a mark spans, of each provenance that has one."""
+    return _bars(frame, lambda part: f"{_counts(part['iterations'] - part['discard'])} iterations")
 
 
-def timed_calls(frame: pl.DataFrame) -> str:
-    """Over how many calls of a collective the records' spread is taken, likewise."""
-    return _counts(frame["repeats"])
+def bars_of_calls(frame: pl.DataFrame) -> str:
+    """The same of collectives."""
+    return _bars(frame, lambda part: f"{_counts(part['repeats'])} calls")
+
+
+def _bars(frame: pl.DataFrame, sample: Callable[[pl.DataFrame], str]) -> str:
+    measured = frame.filter(pl.col("provenance") == Provenance.MEASURED)
+    words = {
+        Provenance.MEASURED: f"5th to 95th percentile of {sample(measured)}",
+        Provenance.PREDICTED: "what held four of five measurements from sources that the model was not fitted on",
+    }
+    said = [(one, words[one]) for one in provenances(frame) if one in words]
+    return ", ".join(f"{MARKS[one].glyph} {text}" if len(said) > 1 else text for one, text in said)
 
 
 def _counts(column: pl.Series) -> str:
@@ -208,7 +226,7 @@ def provenances(frame: pl.DataFrame) -> list[Provenance]:
 
 def why_null(frame: pl.DataFrame, metric: str) -> str:
     """Why a metric is null: the reasons of the `ok` records that lack it, each once; empty where none does."""
-    missing = frame.filter((pl.col("outcome") == Outcome.OK) & pl.col(metric).is_null())
+    missing = _own(frame).filter((pl.col("outcome") == Outcome.OK) & pl.col(metric).is_null())
     reasons = [reason for row in missing.iter_rows(named=True) if (reason := reason_for(row, metric))]
     return "; ".join(dict.fromkeys(reasons))
 
@@ -217,10 +235,15 @@ def gaps(frame: pl.DataFrame, metrics: Iterable[str]) -> list[str]:
     """A sentence for each metric that some records have and others lack; where none has it, its panel says so."""
     sentences = []
     for metric in metrics:
-        some = frame.filter(pl.col("outcome") == Outcome.OK)[metric].count() > 0
+        some = _own(frame).filter(pl.col("outcome") == Outcome.OK)[metric].count() > 0
         if some and (why := why_null(frame, metric)):
             sentences.append(f"Not everywhere {metric.replace('_', ' ')}: {why}.")
     return sentences
+
+
+def _own(frame: pl.DataFrame) -> pl.DataFrame:
+    """The records that are of runs: a source prints single numbers."""
+    return frame.filter(pl.col("provenance") != Provenance.REPORTED)
 
 
 def outcome_words(outcome: str) -> str:
@@ -235,8 +258,8 @@ def caption(records: pl.DataFrame, context: FigureContext) -> list[str]:
         rows = records.filter(pl.col("provenance") == provenance)
         words = {
             Provenance.MEASURED: _measured(rows, context),
-            Provenance.PREDICTED: f"Predicted by the performance model for {context.hardware_title}",
-            Provenance.REPORTED: "Reported: as the source prints it",
+            Provenance.PREDICTED: _predicted(rows, context),
+            Provenance.REPORTED: _reported(rows),
         }[provenance]
         lines.append(f"{MARKS[provenance].glyph} {words}{_ended(rows)}.")
     return lines
@@ -253,6 +276,18 @@ def _measured(rows: pl.DataFrame, context: FigureContext) -> str:
     return text
 
 
+def _predicted(rows: pl.DataFrame, context: FigureContext) -> str:
+    text = f"Predicted by the performance model for {context.hardware_title}"
+    extrapolated = rows.filter(pl.col("extrapolated"))["hardware"].unique().sort().to_list()
+    return f"{text}; extrapolated for {', '.join(extrapolated)}" if extrapolated else text
+
+
+def _reported(rows: pl.DataFrame) -> str:
+    """Where the numbers are printed; `records.reported` has it in `reason`."""
+    sources = [one for said in rows["reason"].drop_nulls().unique(maintain_order=True) for one in said.split("; ")]
+    return f"Reported: {'; '.join(dict.fromkeys(sources))}" if sources else "Reported: printed by the source"
+
+
 def _ended(rows: pl.DataFrame) -> str:
     counts = rows.filter(pl.col("outcome") != Outcome.OK)["outcome"].value_counts().sort("outcome")
     shown = [f"{count} {outcome_words(outcome)}" for outcome, count in counts.iter_rows()]
@@ -261,6 +296,12 @@ def _ended(rows: pl.DataFrame) -> str:
 
 def _listed(column: pl.Series) -> str:
     return ", ".join(str(value) for value in column.drop_nulls().unique().sort().to_list())
+
+
+def shown(records: pl.DataFrame, metrics: Sequence[str]) -> pl.DataFrame:
+    """The records without reported numbers of metrics that a figure does not draw."""
+    drawn = pl.any_horizontal(pl.col(name).is_not_null() for name in metrics) if metrics else pl.lit(value=True)
+    return records.filter((pl.col("provenance") != Provenance.REPORTED) | drawn)
 
 
 def user_metadata(records: pl.DataFrame, context: FigureContext, claims: Iterable[str]) -> dict[str, Any]:

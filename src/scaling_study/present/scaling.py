@@ -18,9 +18,9 @@ TIMES = {
     "communication_s": ("comm.", ORANGE),
     "exposed_communication_s": ("exposed", VERMILLION),
 }
-METRICS = ("words_per_second", "mfu", *TIMES, "power_w_per_gpu", "tokens_per_joule")
+METRICS = ("words_per_second", "words_per_second_per_gpu", "mfu", *TIMES, "power_w_per_gpu", "tokens_per_joule")
 BOX = panels.Box(112, 82)
-NOTE = "Bars in (a): 5th to 95th percentile of {kept} iterations. Times in (c): means over ranks."
+NOTE = "Bars in (a): {bars}. Times in (c): means over ranks."
 
 
 def six_panels(frame: pl.DataFrame, context: FigureContext, names: str | None = None) -> alt.ConcatChart:
@@ -55,7 +55,7 @@ def six_panels(frame: pl.DataFrame, context: FigureContext, names: str | None = 
 
 def note(frame: pl.DataFrame) -> str:
     """What a reader of the six panels must know."""
-    return f"{NOTE.format(kept=rows.kept_iterations(frame))} {panels.without_mfu(frame)}"
+    return f"{NOTE.format(bars=rows.bars(frame))} {panels.without_mfu(frame)}"
 
 
 def changes(

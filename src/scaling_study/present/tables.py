@@ -36,6 +36,7 @@ COMPARISON = {
     "note": pl.String,
     "provenance": pl.String,
 }
+QUANTITIES = ("peak_tflops", "memory_gb_per_s", "intra_node_gb_per_s", "host_gb_per_s", "inter_node_gb_per_s")
 LAYOUT_COLUMNS = ("model", "hardware", "gpus", "tp", "pp", "dp", "micro_batch", "outcome", *METRICS)
 
 
@@ -59,6 +60,24 @@ def _reason(row: Mapping[str, Any]) -> str:
         return str(row["reason"])
     reasons = json.loads(row["null_reasons"] or "{}")
     return "; ".join(f"{name}: {reasons.get(name, 'not recorded')}" for name in METRICS if row[name] is None)
+
+
+def hardware_rows(catalogue: Catalogue) -> pl.DataFrame:
+    """What the files say of every hardware that is one part, a row a quantity, with its source.
+
+    Returns:
+        columns `hardware`, `quantity` (a field of `Hardware`), `value`, `source`.
+    """
+    rows = [
+        {"hardware": name, "quantity": field, "value": ours.value, "source": part.sources[ours.source]}
+        for name, part in sorted(catalogue.hardware.items())
+        if part.part
+        for field in QUANTITIES
+        if (ours := _ours(part, field)) is not None
+    ]
+    return pl.DataFrame(
+        rows, schema={"hardware": pl.String, "quantity": pl.String, "value": pl.Float64, "source": pl.String}
+    )
 
 
 def hardware_table(catalogue: Catalogue) -> pl.DataFrame:

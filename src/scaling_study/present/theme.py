@@ -42,21 +42,21 @@ class MarkStyle(msgspec.Struct, frozen=True, kw_only=True):
         glyph: the mark as a character of `FONT`, for captions.
         shape: Vega symbol.
         hollow: whether the symbol is filled with the background.
+        size: of the symbol, in square points.
         dash: of lines, in points; None where no line joins the marks.
-        color: in place of the series' colour.
     """
 
     glyph: str
     shape: str
     hollow: bool = False
+    size: float = 17
     dash: tuple[float, ...] | None = ()
-    color: str | None = None
 
 
 MARKS = {
     Provenance.MEASURED: MarkStyle(glyph="●", shape="circle"),
     Provenance.PREDICTED: MarkStyle(glyph="○", shape="circle", hollow=True, dash=(3, 2)),
-    Provenance.REPORTED: MarkStyle(glyph="◆", shape="diamond", dash=None, color=GREY),
+    Provenance.REPORTED: MarkStyle(glyph="◆", shape="diamond", size=12, dash=None),
 }
 
 #: Signs of the printed page.
@@ -104,7 +104,7 @@ def config() -> dict[str, Any]:
         },
         "text": {"fontSize": NOTE_SIZE, "color": INK},
         "line": {"strokeWidth": 1.3},
-        "point": {"size": 17, "strokeWidth": 1.1},
+        "point": {"strokeWidth": 1.1},
     }
 
 

@@ -1,16 +1,19 @@
 """Records: one row a run, with provenance; their schema, gathering, choice of the best, and the cache. No torch."""
 
 from scaling_study.records.best import best_layouts
-from scaling_study.records.build import record_of
+from scaling_study.records.build import predicted_record, record_of
 from scaling_study.records.files import read_records, require_runs, write_records
+from scaling_study.records.reported import with_reported
 from scaling_study.records.schema import SCHEMA, reason_for
 
 __all__ = [
     "SCHEMA",
     "best_layouts",
+    "predicted_record",
     "read_records",
     "reason_for",
     "record_of",
     "require_runs",
+    "with_reported",
     "write_records",
 ]

@@ -1,15 +1,19 @@
-"""A run's result into its record: aggregation over iterations or calls, and over ranks."""
+"""A run's result, or its prediction, into its record.
+
+A result is aggregated over iterations or calls, and over ranks; what follows from an iteration's or a call's time
+(throughput, utilisation, bandwidth) is computed in one place for both.
+"""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 import polars as pl
 
-from scaling_study.records.schema import SCHEMA, TRAINING_METRICS
+from scaling_study.records.schema import COLLECTIVE_METRICS, SCHEMA, TRAINING_METRICS
 from scaling_study.roofline import bus_factor, model_flops_per_token, utilisation
 from scaling_study.spec import (
     Axis,
@@ -27,6 +31,10 @@ from scaling_study.spec import (
     run_id,
 )
 from scaling_study.timeline import UNKNOWN_AXIS
+
+#: Why a kind of provenance lacks metrics that the other has.
+_NO_INTERVAL = "measured: how iterations vary is in the percentiles"
+_NOT_RUN = "predicted: one iteration, which is not run"
 
 
 def record_of(
@@ -56,6 +64,76 @@ def record_of(
     return record | _provenance(result)
 
 
+def predicted_record(
+    run: Run,
+    outcome: Outcome,
+    reason: str | None,
+    metrics: Mapping[str, float],
+    model: Model | None,
+    hardware: Hardware,
+    *,
+    extrapolated: bool,
+    platform: str,
+) -> dict[str, Any]:
+    """The record of a prediction: every column of `SCHEMA`.
+
+    Args:
+        metrics: columns that the model gives, `iteration_s` or `call_s` among them where the outcome is ok; what
+            follows from these is added.
+        model: of a training run.
+        extrapolated: the part has no measured ground.
+    """
+    record: dict[str, Any] = dict.fromkeys(SCHEMA)
+    record |= _run_columns(run, hardware)
+    record |= {"outcome": outcome.value, "reason": reason, "platform": platform, "extrapolated": extrapolated}
+    record |= {"provenance": Provenance.PREDICTED.value, "device": hardware.part}
+    if outcome is not Outcome.OK:
+        return record | {name: metrics[name] for name in ("peak_memory_gib",) if name in metrics}
+    if isinstance(run, CollectiveRun):
+        return record | _completed({**metrics, **_bandwidth(metrics["call_s"], run, hardware)}, COLLECTIVE_METRICS, {})
+    assert model is not None
+    derived, reasons = _throughput(metrics["iteration_s"], run, model, hardware)
+    share = metrics["exposed_communication_s"] / metrics["iteration_s"]
+    rate = run.tokens_per_iteration / metrics["iteration_s"] / run.ranks
+    energy = {"exposed_fraction": share, "tokens_per_joule": rate / metrics["power_w_per_gpu"]}
+    found = {**metrics, **derived, **energy}
+    return record | _completed(found, TRAINING_METRICS, reasons)
+
+
+def _completed(
+    metrics: Mapping[str, float | None], columns: Iterable[str], reasons: Mapping[str, str], otherwise: str = _NOT_RUN
+) -> dict[str, Any]:
+    """The metrics, and for each that is missing the reason."""
+    missing = [name for name in columns if metrics.get(name) is None]
+    kept = {name: reasons.get(name, otherwise) for name in missing}
+    return {**metrics, "null_reasons": msgspec.json.encode(kept, order="sorted").decode()}
+
+
+def _throughput(
+    iteration_s: float, run: TrainingRun, model: Model, hardware: Hardware
+) -> tuple[dict[str, float | None], dict[str, str]]:
+    """What follows from the time of an iteration, and why it does not where it does not."""
+    rate = run.tokens_per_iteration / iteration_s
+    tflops = rate / run.ranks * model_flops_per_token(model, run.sequence_length) / 1e12
+    mfu, reason = utilisation(tflops, run, hardware)
+    metrics = {
+        "words_per_second": rate,
+        "words_per_second_per_gpu": rate / run.ranks,
+        "tflops_per_gpu": tflops,
+        "mfu": mfu,
+    }
+    return metrics, {"mfu": reason} if reason else {}
+
+
+def _bandwidth(call_s: float, run: CollectiveRun, hardware: Hardware) -> dict[str, float]:
+    """What follows from the time of a call."""
+    bandwidth = run.message_bytes / call_s / 1e9
+    return {
+        "algorithm_bandwidth_gb_per_s": bandwidth,
+        "bus_bandwidth_gb_per_s": bandwidth * bus_factor(run.op, ranks_of(run, hardware)),
+    }
+
+
 def _run_columns(run: Run, hardware: Hardware) -> dict[str, Any]:
     fields = msgspec.to_builtins(run)
     protocol = fields.pop("protocol")
@@ -67,30 +145,22 @@ def _training_metrics(result: RunResult, run: TrainingRun, model: Model, hardwar
     metrics: dict[str, Any] = _iterations(result.ranks, run) | _window(result.ranks, run)
     metrics["exposed_fraction"] = metrics["exposed_communication_s"] / metrics["iteration_s"]
     metrics["profiler_overhead"] = metrics["profiled_iteration_s"] / metrics["iteration_s"] - 1
-    rate = run.tokens_per_iteration / metrics["iteration_s"]
-    metrics["words_per_second"] = rate
-    metrics["words_per_second_per_gpu"] = rate / run.ranks
-    metrics["tflops_per_gpu"] = rate / run.ranks * model_flops_per_token(model, run.sequence_length) / 1e12
-    reasons = dict(result.environment.unavailable) if result.environment else {}
-    metrics["mfu"], mfu_reason = utilisation(metrics["tflops_per_gpu"], run, hardware)
-    if mfu_reason:
-        reasons["mfu"] = mfu_reason
+    derived, reasons = _throughput(metrics["iteration_s"], run, model, hardware)
+    metrics |= derived
+    reasons |= result.environment.unavailable if result.environment else {}
+    reasons |= dict.fromkeys(("iteration_s_low", "iteration_s_high"), _NO_INTERVAL)
     peaks = [rank.peak_memory_gib for rank in result.ranks if rank.peak_memory_gib is not None]
     metrics["peak_memory_gib"] = max(peaks) if peaks else None
     losses = [rank.losses[-1] for rank in result.ranks if rank.losses]
     metrics["final_loss"] = statistics.fmean(losses) if losses else None
-    missing = [name for name in TRAINING_METRICS if metrics.get(name) is None]
-    kept = {name: reasons.get(name, "not recorded") for name in missing}
-    return {**metrics, "null_reasons": msgspec.json.encode(kept, order="sorted").decode()}
+    return _completed(metrics, TRAINING_METRICS, reasons, "not recorded")
 
 
-def _collective_metrics(calls: list[CollectiveReport], run: CollectiveRun, hardware: Hardware) -> dict[str, float]:
+def _collective_metrics(calls: list[CollectiveReport], run: CollectiveRun, hardware: Hardware) -> dict[str, Any]:
     times_s = [statistics.fmean(times) / 1e9 for times in zip(*(rank.call_ns for rank in calls), strict=True)]
     metrics = _spread("call_s", times_s)
-    bandwidth = run.message_bytes / metrics["call_s"] / 1e9
-    metrics["algorithm_bandwidth_gb_per_s"] = bandwidth
-    metrics["bus_bandwidth_gb_per_s"] = bandwidth * bus_factor(run.op, ranks_of(run, hardware))
-    return metrics
+    metrics |= _bandwidth(metrics["call_s"], run, hardware)
+    return _completed(metrics, COLLECTIVE_METRICS, {}, _NO_INTERVAL)
 
 
 def _iterations(ranks: list[RankReport], run: TrainingRun) -> dict[str, float]:

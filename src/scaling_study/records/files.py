@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from scaling_study.errors import UserError, explain_os_error, write_atomically
+from scaling_study.errors import UserError, read_bytes, write_atomically
 from scaling_study.recordfile import SCHEMA_VERSION, UNSEALED, has_seal, is_damaged, seal
 from scaling_study.records.schema import SCHEMA
 
@@ -35,10 +35,7 @@ def read_records(path: Path) -> pl.DataFrame:
     Raises:
         UserError: it is missing, no record file, of another schema version, or altered after it was written.
     """
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise explain_os_error(error, where=str(path)) from error
+    content = read_bytes(path)
     if has_seal(content) and is_damaged(content):
         raise UserError("not a parquet file, or damaged", where=str(path), remedy=_again(path))
     try:

@@ -43,6 +43,9 @@ _RUN: dict[str, type[pl.DataType]] = {
     "repeats": pl.Int64,
 }
 
+#: Columns that say which run a record is of.
+RUN_COLUMNS = tuple(_RUN)
+
 #: What tells one layout from another: every column of a run but its identity and the micro-batch.
 LAYOUT = tuple(name for name in _RUN if name not in ("run_id", "provenance", "micro_batch"))
 
@@ -50,12 +53,16 @@ LAYOUT = tuple(name for name in _RUN if name not in ("run_id", "provenance", "mi
 #: Compute and communication are means over ranks of unions of spans in the profiled window; `exposed_fraction` is
 #: `exposed_communication_s / iteration_s`; `profiler_overhead` is the profiled iteration time over the timed one,
 #: less one. `unknown`: communication whose axis the trace does not tell. Memory is the peak of the fullest rank.
+#: A prediction is of one iteration: it has no percentiles but an interval, `_low` to `_high`, that holds four of five
+#: measurements of sources that the model was not fitted on.
 TRAINING_METRICS: dict[str, type[pl.DataType]] = {
     "iteration_s": pl.Float64,
     "iteration_s_p05": pl.Float64,
     "iteration_s_p50": pl.Float64,
     "iteration_s_p95": pl.Float64,
     "iteration_s_cv": pl.Float64,
+    "iteration_s_low": pl.Float64,
+    "iteration_s_high": pl.Float64,
     "words_per_second": pl.Float64,
     "words_per_second_per_gpu": pl.Float64,
     "tflops_per_gpu": pl.Float64,
@@ -82,13 +89,15 @@ TRAINING_METRICS: dict[str, type[pl.DataType]] = {
 
 #: Metrics of a collective run. A call's time is its mean over ranks, as nccl-tests reports it by default; `_p05` to
 #: `_cv` are over the timed calls. Algorithm bandwidth is message bytes over the mean time, 1e9 bytes/s; bus bandwidth
-#: is that times `roofline.bus_factor`.
+#: is that times `roofline.bus_factor`. `_low` to `_high`: the interval of a prediction.
 COLLECTIVE_METRICS: dict[str, type[pl.DataType]] = {
     "call_s": pl.Float64,
     "call_s_p05": pl.Float64,
     "call_s_p50": pl.Float64,
     "call_s_p95": pl.Float64,
     "call_s_cv": pl.Float64,
+    "call_s_low": pl.Float64,
+    "call_s_high": pl.Float64,
     "algorithm_bandwidth_gb_per_s": pl.Float64,
     "bus_bandwidth_gb_per_s": pl.Float64,
 }
@@ -111,10 +120,12 @@ _PROVENANCE: dict[str, type[pl.DataType]] = {
     "torch_version": pl.String,
     "python_version": pl.String,
     "code_version": pl.String,
+    "extrapolated": pl.Boolean,
 }
 
 #: One row a run; columns of the other kind of run are null. `outcome` is an `Outcome`, `reason` says why it is not
-#: `ok`; `null_reasons` is a JSON object from the name of a null metric to the reason why it is null.
+#: `ok`; `null_reasons` is a JSON object from the name of a null metric to the reason why it is null. `extrapolated`:
+#: a prediction for a part of which no public source has measured training.
 SCHEMA: dict[str, type[pl.DataType]] = {
     **_RUN,
     "outcome": pl.String,

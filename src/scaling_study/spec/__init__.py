@@ -4,7 +4,7 @@ from scaling_study.spec.datasets import Dataset, SourceCount, TextSource, TokenM
 from scaling_study.spec.hardware import Hardware, Sourced
 from scaling_study.spec.load import Config
 from scaling_study.spec.models import Model
-from scaling_study.spec.platforms import Platform
+from scaling_study.spec.platforms import PREDICT, Platform
 from scaling_study.spec.reported import ReportedRow, ReportedTable
 from scaling_study.spec.results import (
     Assignment,
@@ -32,7 +32,16 @@ from scaling_study.spec.runs import (
     steps_of,
     violations,
 )
-from scaling_study.spec.studies import Catalogue, FigureRequest, Study, Sweep, TableRequest, expand
+from scaling_study.spec.studies import (
+    Catalogue,
+    FigureRequest,
+    ReportedPoint,
+    Study,
+    Sweep,
+    TableRequest,
+    expand,
+    find_training_run,
+)
 from scaling_study.spec.words import (
     ActivationCheckpointing,
     AttentionBackend,
@@ -52,6 +61,7 @@ from scaling_study.spec.words import (
 )
 
 __all__ = [
+    "PREDICT",
     "ActivationCheckpointing",
     "Assignment",
     "AttemptFiles",
@@ -84,6 +94,7 @@ __all__ = [
     "RankFailure",
     "RankReport",
     "ReductionDtype",
+    "ReportedPoint",
     "ReportedRow",
     "ReportedTable",
     "Run",
@@ -103,6 +114,7 @@ __all__ = [
     "decode_run",
     "encode_run",
     "expand",
+    "find_training_run",
     "ranks_of",
     "run_id",
     "steps_of",

@@ -28,6 +28,8 @@ class Hardware(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         memory_gb_per_s: memory bandwidth, 1e9 bytes/s.
         intra_node_gb_per_s: accelerator to accelerator inside the node, both directions summed, 1e9 bytes/s.
         inter_node_gb_per_s: node to network, one direction, all NICs of the node, 1e9 bytes/s.
+        host_gb_per_s: host to accelerator, both directions summed, 1e9 bytes/s.
+        network_hop_us: what a hop between nodes takes longer than over InfiniBand, us.
         power_limit_w: thermal design power of one accelerator.
         assumptions: what is ours and not a published fact.
     """
@@ -41,6 +43,8 @@ class Hardware(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     memory_gb_per_s: Sourced | None = None
     intra_node_gb_per_s: Sourced | None = None
     inter_node_gb_per_s: Sourced | None = None
+    host_gb_per_s: Sourced | None = None
+    network_hop_us: Sourced | None = None
     power_limit_w: Sourced | None = None
     interconnect: str = ""
     assumptions: tuple[str, ...] = ()

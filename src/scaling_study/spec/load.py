@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import difflib
 import re
 from pathlib import Path
@@ -17,9 +18,10 @@ from scaling_study.spec.hardware import Hardware
 from scaling_study.spec.models import Model
 from scaling_study.spec.platforms import Platform
 from scaling_study.spec.reported import ReportedTable
-from scaling_study.spec.studies import Catalogue, Study
+from scaling_study.spec.studies import Catalogue, ReportedPoint, Study
 
 T = TypeVar("T")
+_POINT = ("sweep", "metric", "value", "source")
 _RESOLVED_ANEW = {
     "tag:yaml.org,2002:bool": (r"^(?:true|True|TRUE|false|False|FALSE)$", "tTfF"),
     "tag:yaml.org,2002:float": (
@@ -68,12 +70,18 @@ class Config:
         self._catalogue: Catalogue | None = None
 
     def study(self, name: str) -> Study:
-        """The study of that name.
+        """The study of that name, with what its tables of reported numbers hold.
 
         Raises:
-            UserError: it does not exist or is not valid.
+            UserError: it or a table does not exist or is not valid.
         """
-        return self._one("studies", name, Study)
+        study = self._one("studies", name, Study)
+        points = [point for path in self.reported_files(study) for point in read_points(path)]
+        return msgspec.structs.replace(study, reported=(*study.reported, *points))
+
+    def reported_files(self, study: Study) -> list[Path]:
+        """The tables of reported numbers that a study names."""
+        return [self.root / "reported" / f"{table}.csv" for table in study.reported_tables]
 
     def platform(self, name: str) -> Platform:
         """The platform of that name; its hardware is known."""
@@ -151,6 +159,28 @@ class Config:
         if not all(isinstance(part, dict) for part in sources):
             raise UserError("sources must be a mapping of keys to texts", where=str(path), remedy="Mend the value.")
         return {**base, **content, "sources": {**sources[0], **sources[1]}}
+
+
+def read_points(path: Path) -> list[ReportedPoint]:
+    """Reported numbers from a CSV file: `sweep`, `metric`, `value`, `source`; every other column says where.
+
+    Raises:
+        UserError: the file cannot be read, or a row is not valid.
+    """
+    try:
+        rows = list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+    except (OSError, UnicodeDecodeError) as error:
+        cause = error if isinstance(error, OSError) else OSError(str(error))
+        raise explain_os_error(cause, where=str(path)) from error
+    points = []
+    for number, row in enumerate(rows, start=2):
+        where = {name: int(value) if value.isdecimal() else value for name, value in row.items() if name not in _POINT}
+        fields = {**{name: row.get(name) for name in _POINT}, "where": where}
+        try:
+            points.append(msgspec.convert(fields, ReportedPoint, strict=False))
+        except msgspec.ValidationError as error:
+            raise explain_validation_error(error, f"{path}, line {number}") from error
+    return points
 
 
 def read_yaml(path: Path) -> dict[str, Any]:

@@ -9,6 +9,9 @@ from msgspec import Meta
 
 from scaling_study.spec.words import Executor
 
+#: The platform that runs nothing: the performance model, for every hardware that it knows.
+PREDICT = "predict"
+
 Seconds = Annotated[float, Meta(gt=0)]
 
 

@@ -7,11 +7,12 @@ into fields or tests: `local_batch` (effective: global batch / GPUs), `gpus`, `m
 
 from __future__ import annotations
 
+import difflib
 import itertools
 import math
 import re
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -57,17 +58,28 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class FigureRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A figure of a study: which records it shows.
+    """A figure of a study: what it shows.
 
     Attributes:
-        sweep: whose records.
+        sweep: whose records; None where it shows something else.
+        of: that: `hardware`, the study's hardware as its files have it, or `validation`, the performance model
+            against public measurements that it was not fitted on.
         draw: the module that draws it, if it is not named after the figure.
         where: values that columns of the records must have, such as `{hardware: a100}`, where a sweep has several.
+        timelines: ids of runs of the sweep whose predicted timelines it shows beside the records.
     """
 
-    sweep: str
+    sweep: str | None = None
+    of: Literal["hardware", "validation"] | None = None
     draw: str | None = None
     where: dict[str, str | int] = {}
+    timelines: tuple[Annotated[str, Meta(pattern="^[A-Za-z0-9_.-]+$")], ...] = ()
+
+    def __post_init__(self) -> None:
+        if (self.sweep is None) == (self.of is None):
+            raise ValueError("a figure shows either the records of a sweep or `of` something else")
+        if self.timelines and self.sweep is None:
+            raise ValueError("timelines are of runs of a sweep, which the figure must name")
 
 
 class TableRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -76,8 +88,41 @@ class TableRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     sweep: str | None = None
 
 
+class ReportedPoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A number that the source prints of a sweep, drawn beside ours.
+
+    Attributes:
+        sweep: of whose runs.
+        where: values of the columns of a record: the fastest of these runs gives the place in a figure.
+        metric: column that the number is of.
+        value: the number, in the column's unit; None where the source prints a change.
+        bound: that the source says no more than this of it; such a number is not drawn.
+        change: of the metric, from our own number at the runs of `since`; a fraction, -0.37 for a fall by 37%.
+        source: where the source prints it.
+    """
+
+    sweep: str
+    where: dict[str, str | int]
+    metric: str
+    value: float | None = None
+    bound: Literal["below", "above"] | None = None
+    change: float | None = None
+    since: dict[str, str | int] = {}
+    source: str
+
+    def __post_init__(self) -> None:
+        if (self.value is None) == (self.change is None) or bool(self.since) != (self.change is not None):
+            raise ValueError("a reported point has a value, or a change and what it is since")
+
+
 class Study(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A named set of sweeps with what their runs share, and the figures and tables drawn from them."""
+    """A named set of sweeps with what their runs share, the figures and tables drawn from them, and what is reported.
+
+    Attributes:
+        platform: measures it where nothing else is said; `predict` is the performance model.
+        reported: what sources print of its sweeps.
+        reported_tables: more of it, names of CSV files in `config/reported`.
+    """
 
     name: str
     title: str
@@ -86,6 +131,8 @@ class Study(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     sweeps: dict[str, Sweep]
     figures: dict[str, FigureRequest] = {}
     tables: dict[str, TableRequest] = {}
+    reported: tuple[ReportedPoint, ...] = ()
+    reported_tables: tuple[Annotated[str, Meta(pattern="^[a-z0-9-]+$")], ...] = ()
 
     def __post_init__(self) -> None:
         for what, names, pattern in (
@@ -100,6 +147,9 @@ class Study(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         for name, request in requests.items():
             if request.sweep is not None and request.sweep not in self.sweeps:
                 raise ValueError(f"{name!r} draws the sweep {request.sweep!r}, which the study does not have")
+        for point in self.reported:
+            if point.sweep not in self.sweeps:
+                raise ValueError(f"`reported` names the sweep {point.sweep!r}, which the study does not have")
 
     def figure(self, name: str) -> FigureRequest:
         """What the study says of a figure.
@@ -157,6 +207,29 @@ def expand(study: Study, sweep_name: str, catalogue: Catalogue) -> list[Run]:
     if not runs:
         raise UserError("no point is left", where=where, remedy="Check product, zip and exclude_where.")
     return list(runs.values())
+
+
+def find_training_run(study: Study, name: str, catalogue: Catalogue) -> TrainingRun:
+    """The training run of a study with that id.
+
+    Raises:
+        UserError: there is none; one of a similar name is offered.
+    """
+    runs = {
+        run_id(run): run
+        for sweep in study.sweeps
+        for run in expand(study, sweep, catalogue)
+        if isinstance(run, TrainingRun)
+    }
+    if name not in runs:
+        close = difflib.get_close_matches(name, runs, n=1, cutoff=0.8)
+        hint = f"Did you mean {close[0]}? " if close else ""
+        raise UserError(
+            f"there is no training run {name!r}",
+            where=f"study {study.name}",
+            remedy=f"{hint}`scaling-study runs {study.name}` lists them.",
+        )
+    return runs[name]
 
 
 def _points(sweep: Sweep, base: Mapping[str, Any], where: str) -> Iterator[dict[str, Any]]:

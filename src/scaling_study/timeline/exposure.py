@@ -58,6 +58,13 @@ def segments(spans: pl.DataFrame, layers: Mapping[str, pl.Expr], by: str = "rank
     ).drop_nulls("end_ns")
 
 
+def exposed_spans(spans: pl.DataFrame) -> pl.DataFrame:
+    """When communication runs and nothing computes: columns `rank`, `start_ns`, `end_ns`, neighbours not joined."""
+    layers = {name.value: pl.col("kind") == name for name in (SpanKind.COMPUTE, SpanKind.COMMUNICATION)}
+    pieces = segments(spans, layers)
+    return pieces.filter((pl.col("communication") > 0) & (pl.col("compute") == 0)).select("rank", "start_ns", "end_ns")
+
+
 def exposure(spans: pl.DataFrame) -> dict[int, Exposure]:
     """The `Exposure` of every rank of a timeline."""
     communicates = pl.col("kind") == SpanKind.COMMUNICATION

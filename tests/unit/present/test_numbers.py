@@ -275,8 +275,10 @@ def test_a_number_carries_its_runs_and_provenance() -> None:
     assert all(number.runs and number.provenance == ("measured",) for number in FOUND.values())
 
 
-def test_only_measured_records_count() -> None:
-    assert numbers("data_parallel", made.mini_row(dp=1, iteration_s=1.0, provenance="predicted")) == {}
+def test_predictions_have_numbers_of_their_own() -> None:
+    found = numbers("data_parallel", made.mini_row(dp=1, iteration_s=1.0, provenance="predicted"))
+    assert found
+    assert all(name.startswith("predicted.") for name in found)
 
 
 def test_the_json_is_sorted_and_complete() -> None:

@@ -36,13 +36,13 @@ def test_each_provenance_has_its_own_mark_and_line() -> None:
     points = [layer for layer in drawn if layer.type == "point"]
     found = [(layer.mark["shape"], layer.mark["fill"], layer.mark["stroke"]) for layer in points]
     assert found == [
-        ("diamond", theme.GREY, theme.GREY),
         ("circle", "white", theme.BLUE),
         ("circle", theme.BLUE, theme.BLUE),
+        ("diamond", theme.BLUE, theme.BLUE),
     ]
     lines = [layer.mark["strokeDash"] for layer in drawn if layer.type == "line"]
     assert lines == [[3, 2], []]
-    assert points[-1].pairs() == [(8, 1.0), (16, 1.5)]
+    assert points[1].pairs() == [(8, 1.0), (16, 1.5)]
 
 
 def test_a_run_without_numbers_is_a_labelled_cross() -> None:

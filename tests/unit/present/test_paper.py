@@ -13,14 +13,19 @@ from msgspec import structs
 from scaling_study.errors import UserError
 from scaling_study.present import numbers as numbers_module
 from scaling_study.present.paper import build_paper, explain_typst_error
+from scaling_study.records import read_records
 from scaling_study.spec import Catalogue, Config
 from tests.unit.present import synthetic as made
 
 ROOT = Path(__file__).parents[3]
 CONFIG = Config(ROOT / "config")
-STUDY, CATALOGUE = CONFIG.study("mini"), CONFIG.catalogue
+STUDY, FULL, CATALOGUE = CONFIG.study("mini"), CONFIG.study("paper"), CONFIG.catalogue
 FRAMES = made.mini_frames()
+CACHE = ROOT / "results" / "cached"
+FULL_FRAMES = {path.stem: read_records(path) for path in sorted((CACHE / "paper" / "predict").glob("*.parquet"))}
+VALIDATION = pl.read_parquet(CACHE / "validation.parquet")
 TEXT = (ROOT / "paper" / "paper.typ").read_text(encoding="utf-8")
+FULL_TEXT = (ROOT / "paper" / "full.typ").read_text(encoding="utf-8")
 DRAWING = (
     '<svg xmlns="http://www.w3.org/2000/svg" width="40" height="20"><text font-family="Source Sans Pro">a</text></svg>'
 )
@@ -34,23 +39,28 @@ def sources(tmp_path: Path) -> Path:
     for path in (ROOT / "paper").iterdir():
         if path.suffix in (".typ", ".yml"):
             shutil.copy(path, folder)
-    (tmp_path / "figures").mkdir()
-    for name in STUDY.figures:
-        (tmp_path / "figures" / f"{name}.svg").write_text(DRAWING, encoding="utf-8")
+    for study in (STUDY, FULL):
+        for name in study.figures:
+            path = tmp_path / "figures" / study.name / f"{name}.svg"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(DRAWING, encoding="utf-8")
     return folder
 
 
 def build(sources: Path, frames: dict = FRAMES, catalogue: Catalogue = CATALOGUE) -> Path:
-    return build_paper(STUDY, frames, catalogue, sources.parent / "figures", sources, sources / "paper.pdf")
+    every = {"mini": frames, "paper": FULL_FRAMES}
+    figures, output = sources.parent / "figures", sources / "paper.pdf"
+    return build_paper([STUDY, FULL], every, VALIDATION, catalogue, figures, sources, output)
 
 
 def test_the_paper_builds_with_numbers_and_tables(sources: Path) -> None:
     assert build(sources).read_bytes().startswith(b"%PDF")
-    assert sorted(path.name for path in (sources / "build").iterdir()) == [
-        "hst-table1.csv",
-        "layouts.csv",
-        "numbers.json",
-    ]
+    for study in ("mini", "paper"):
+        assert sorted(path.name for path in (sources / "build" / study).iterdir()) == [
+            "hst-table1.csv",
+            "layouts.csv",
+            "numbers.json",
+        ]
 
 
 def test_the_same_records_give_the_same_pdf(sources: Path) -> None:
@@ -61,6 +71,21 @@ def test_the_text_uses_every_number_and_no_other() -> None:
     used = set(re.findall(r'num\("([^"]+)"\)', TEXT))
     given = {name for name in numbers_module.paper_numbers(STUDY, FRAMES) if not name.startswith("sweeps.")}
     assert used == given
+
+
+def test_the_text_on_predictions_uses_numbers_that_there_are() -> None:
+    given = set(numbers_module.paper_numbers(FULL, FULL_FRAMES, VALIDATION))
+    prefixes = {"full": "predicted", "reported": "reported", "validated": "validation"}
+    used = {
+        f"{prefixes[function]}.{name}"
+        for function, name in re.findall(r'(full|reported|validated)\("([^"]+)"\)', FULL_TEXT)
+    }
+    assert used <= given
+    assert {name for name in given - used if name.startswith("validation.")} == set()
+
+
+def test_the_text_on_predictions_shows_every_figure() -> None:
+    assert set(re.findall(r'"((?:hst-|accuracy)[a-z0-9]*)"', FULL_TEXT)) == set(FULL.figures)
 
 
 def test_the_text_shows_every_figure_and_sweep() -> None:
@@ -100,7 +125,7 @@ def test_hardware_may_differ_from_the_printed_table(sources: Path) -> None:
     rows = [structs.replace(row, printed={part: 2 * one for part, one in row.printed.items()}) for row in table.rows]
     other = structs.replace(table, rows=tuple(rows), source="another table")
     assert build(sources, catalogue=structs.replace(CATALOGUE, reported={"hst-table1": other})).is_file()
-    verdicts = pl.read_csv(sources / "build" / "hst-table1.csv")["verdict"]
+    verdicts = pl.read_csv(sources / "build" / "mini" / "hst-table1.csv")["verdict"]
     assert verdicts.unique().to_list() == ["differs"]
 
 
@@ -112,7 +137,7 @@ def test_a_font_that_is_not_shipped_stops_the_build(sources: Path) -> None:
 
 
 def test_a_missing_figure_is_named(sources: Path) -> None:
-    (sources.parent / "figures" / "hst-05.svg").unlink()
+    (sources.parent / "figures" / "mini" / "hst-05.svg").unlink()
     with pytest.raises(UserError, match=r"hst-05.svg: the figure is missing"):
         build(sources)
 

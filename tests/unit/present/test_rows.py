@@ -47,9 +47,13 @@ def test_a_call_as_long_as_a_percentile_has_its_bandwidth() -> None:
     assert found["bus_bandwidth_high"].item() == pytest.approx(2.5)
 
 
-def test_calls_are_counted() -> None:
-    assert rows.timed_calls(made.mini_collectives()) == "40"
-    assert rows.timed_calls(pl.concat([made.mini_collectives(), made.paper_collectives()])) == "20 to 40"
+def test_bars_are_explained() -> None:
+    assert rows.bars_of_calls(made.mini_collectives()) == "5th to 95th percentile of 40 calls"
+    both = pl.concat([made.mini_collectives(), made.paper_collectives("measured")])
+    assert rows.bars_of_calls(both) == "5th to 95th percentile of 20 to 40 calls"
+    predicted = made.mini_collectives().with_columns(provenance=pl.lit("predicted"))
+    said = rows.bars_of_calls(pl.concat([made.mini_collectives(), predicted]))
+    assert said.startswith("\u25cf 5th to 95th percentile of 40 calls, \u25cb what held four of five measurements")
 
 
 def test_a_figure_without_conditions_has_every_record() -> None:

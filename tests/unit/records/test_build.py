@@ -7,7 +7,7 @@ import msgspec
 import polars as pl
 import pytest
 
-from scaling_study.records import SCHEMA, reason_for, record_of
+from scaling_study.records import SCHEMA, predicted_record, reason_for, record_of
 from scaling_study.records.schema import COLLECTIVE_METRICS, TRAINING_METRICS
 from scaling_study.spec import (
     CollectiveOp,
@@ -71,6 +71,8 @@ GOLDEN = {
     "iteration_s_p50": 2.5,
     "iteration_s_p95": 3.85,
     "iteration_s_cv": math.sqrt(2.75 / 3) / 2.75,
+    "iteration_s_low": None,
+    "iteration_s_high": None,
     "words_per_second": WORDS,
     "words_per_second_per_gpu": WORDS / 2,
     "tflops_per_gpu": WORDS / 2 * 13296 / 1e12,
@@ -154,6 +156,7 @@ def test_golden_columns_of_run_outcome_and_provenance():
         "torch_version": "2.10.0",
         "python_version": "3.12.1",
         "code_version": "0.1.0+abc",
+        "extrapolated": None,
     }
     assert {name: found[name] for name in expected} == expected
     assert set(found) == set(SCHEMA)
@@ -176,7 +179,13 @@ def test_words_per_second_are_tokens_over_the_mean_iteration():
 
 def test_null_metrics_have_their_reasons_and_only_they():
     found = record(run_result())
-    assert json.loads(found["null_reasons"]) == {"power_w_per_gpu": "no meter", "tokens_per_joule": "no meter"}
+    percentiles = "measured: how iterations vary is in the percentiles"
+    assert json.loads(found["null_reasons"]) == {
+        "power_w_per_gpu": "no meter",
+        "tokens_per_joule": "no meter",
+        "iteration_s_low": percentiles,
+        "iteration_s_high": percentiles,
+    }
     assert reason_for(found, "power_w_per_gpu") == "no meter"
     assert reason_for(found, "iteration_s") is None
 
@@ -311,3 +320,65 @@ def test_a_collective_that_failed_has_no_metric():
     found = record_of(result, None, PART, platform="here", provenance=Provenance.MEASURED)
     assert [name for name in COLLECTIVE_METRICS if found[name] is not None] == []
     assert (found["reason"], found["message_bytes"]) == ("lost", 8_000_000)
+
+
+# -- predictions ----------------------------------------------------------------------------------------------------
+
+PREDICTED = {
+    "iteration_s": 2.0,
+    "iteration_s_low": 1.8,
+    "iteration_s_high": 2.3,
+    "compute_s": 1.5,
+    "communication_s": 0.6,
+    "exposed_communication_s": 0.5,
+    "power_w_per_gpu": 16.0,
+    "peak_memory_gib": 3.0,
+}
+
+
+def predicted(run=None, outcome=Outcome.OK, reason=None, metrics=PREDICTED):
+    made = run or training_run()
+    model = TINY if run is None else None
+    return predicted_record(made, outcome, reason, metrics, model, PART, extrapolated=True, platform="predict")
+
+
+def test_a_prediction_by_hand():
+    found = predicted()
+    words = 4 * 16 / 2.0
+    expected = {
+        "run_id": run_id(training_run()),
+        "provenance": "predicted",
+        "platform": "predict",
+        "outcome": "ok",
+        "extrapolated": True,
+        "device": PART.part,
+        "words_per_second": words,
+        "words_per_second_per_gpu": words / 2,
+        "tflops_per_gpu": words / 2 * 13296 / 1e12,
+        "mfu": words / 2 * 13296 / 2e12,
+        "exposed_fraction": 0.25,
+        "tokens_per_joule": words / 2 / 16,
+        **PREDICTED,
+    }
+    assert {name: found[name] for name in expected} == pytest.approx(expected)
+    assert set(found) == set(SCHEMA)
+
+
+def test_what_a_prediction_lacks_has_a_reason():
+    found = predicted()
+    missing = {name for name in TRAINING_METRICS if found[name] is None}
+    assert missing >= {"iteration_s_p05", "iteration_s_cv", "final_loss", "profiler_overhead"}
+    assert set(json.loads(found["null_reasons"])) == missing
+    assert reason_for(found, "final_loss") == "predicted: one iteration, which is not run"
+
+
+def test_a_prediction_out_of_memory_says_how_much_it_needs():
+    found = predicted(outcome=Outcome.OUT_OF_MEMORY, reason="too large", metrics={"peak_memory_gib": 99.0})
+    assert (found["outcome"], found["reason"], found["peak_memory_gib"]) == ("out_of_memory", "too large", 99.0)
+    assert [name for name in TRAINING_METRICS if found[name] is not None] == ["peak_memory_gib"]
+
+
+def test_a_predicted_collective_has_its_bandwidth():
+    found = predicted(COLLECTIVE, metrics={"call_s": 3e-3, "call_s_low": 2e-3, "call_s_high": 4e-3})
+    assert found["bus_bandwidth_gb_per_s"] == pytest.approx(8 / 3 * 2 * 3 / 4)
+    assert reason_for(found, "call_s_p05") == "predicted: one iteration, which is not run"

@@ -64,7 +64,7 @@ def test_no_records_are_a_file_too(tmp_path):
 
 def test_the_file_says_its_schema_version_and_digest(path):
     metadata = pl.read_parquet_metadata(path)
-    assert metadata["schema_version"] == str(SCHEMA_VERSION) == "2"
+    assert metadata["schema_version"] == str(SCHEMA_VERSION) == "3"
     assert metadata["digest"] == digest(read_records(path))
 
 
@@ -115,16 +115,16 @@ def test_an_altered_digest_is_refused(path):
         read_records(path)
 
 
-@pytest.mark.parametrize(("version", "said"), [("1", "1"), ("3", "3")])
+@pytest.mark.parametrize(("version", "said"), [("1", "1"), ("4", "4")])
 def test_another_schema_version_is_refused(version, said, path):
     _rewrite(path, read_records(path), schema_version=version)
-    with pytest.raises(UserError, match=f"records of schema version {said}, this code reads 2"):
+    with pytest.raises(UserError, match=f"records of schema version {said}, this code reads 3"):
         read_records(path)
 
 
 def test_a_parquet_file_of_others_is_refused(tmp_path):
     pl.DataFrame({"a": [1]}).write_parquet(tmp_path / "other.parquet")
-    with pytest.raises(UserError, match="records of schema version none, this code reads 2"):
+    with pytest.raises(UserError, match="records of schema version none, this code reads 3"):
         read_records(tmp_path / "other.parquet")
 
 

@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import shutil
 from collections import Counter
 
 import msgspec
@@ -458,6 +459,7 @@ def test_cosmetic_edits_of_a_study_change_no_run(edit, tmp_path):
     assert edited != text
     (tmp_path / "studies").mkdir()
     (tmp_path / "studies" / "paper.yaml").write_text(edited)
+    shutil.copytree(ROOT / "config" / "reported", tmp_path / "reported")
     study = Config(tmp_path).study("paper")
     for sweep in PAPER.sweeps:
         found = [run_id(run) for run in expand(study, sweep, CONFIG.catalogue)]

@@ -6,6 +6,7 @@ Modules are imported when they are drawn, so that naming a figure costs nothing.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol, cast
 
 import polars as pl
@@ -13,6 +14,7 @@ import polars as pl
 from scaling_study.errors import UserError
 from scaling_study.present.context import FigureContext, context_for
 from scaling_study.present.rows import selected
+from scaling_study.present.tables import hardware_rows
 from scaling_study.spec import Catalogue, Study
 
 if TYPE_CHECKING:
@@ -20,7 +22,9 @@ if TYPE_CHECKING:
 
 #: From the id of a figure to its module in this package.
 MODULES = {
+    "accuracy": "accuracy",
     "hst-01": "hst_01",
+    "hst-02": "hst_02",
     "hst-03": "hst_03",
     "hst-04": "hst_04",
     "hst-05": "hst_05",
@@ -28,10 +32,12 @@ MODULES = {
     "hst-07": "hst_07",
     "hst-08": "hst_08",
     "hst-09": "hst_09",
+    "hst-10": "hst_10",
     "hst-11": "hst_11",
     "hst-12": "hst_12",
     "hst-13": "hst_13",
     "hst-14": "hst_14",
+    "hst-fabric": "hst_fabric",
 }
 
 
@@ -41,7 +47,7 @@ class FigureModule(Protocol):
     CLAIMS: tuple[str, ...]
 
     def draw(self, records: pl.DataFrame, context: FigureContext) -> alt.TopLevelMixin:
-        """The chart of the records."""
+        """The chart of the records, or of the table or the definitions that the figure shows."""
 
 
 def base_id(name: str) -> str:
@@ -61,20 +67,30 @@ def figure_module(name: str) -> FigureModule:
     return cast(FigureModule, importlib.import_module(f"{__name__}.{MODULES[base]}"))
 
 
-def draw_figure(study: Study, name: str, records: pl.DataFrame, catalogue: Catalogue) -> alt.TopLevelMixin:
-    """One figure of a study, from the records of its sweep.
+def draw_figure(
+    study: Study,
+    name: str,
+    records: pl.DataFrame | None,
+    catalogue: Catalogue,
+    timelines: Mapping[str, pl.DataFrame] | None = None,
+) -> alt.TopLevelMixin:
+    """One figure of a study, from the records of its sweep or from what else it shows.
 
     Args:
         study: the study that asks for the figure.
         name: id of the figure.
-        records: rows of the sweep that the study names for it.
+        records: rows of the sweep that the study names for it, or the table that it shows; None for definitions.
         catalogue: the hardware and the models that records may name.
+        timelines: of single runs, by run id, where the figure shows some.
 
     Raises:
         UserError: the study has no such figure, no module draws it, or no record is there to draw.
     """
     request = study.figure(name)
     module = figure_module(request.draw or name)
+    if request.of == "hardware":
+        records = hardware_rows(catalogue)
+    assert records is not None
     drawn = selected(records, request.where, f"study {study.name}, figure {name}")
     if drawn.is_empty():
         raise UserError(
@@ -82,5 +98,5 @@ def draw_figure(study: Study, name: str, records: pl.DataFrame, catalogue: Catal
             where=f"study {study.name}, sweep {request.sweep}",
             remedy="Measure or predict the sweep first.",
         )
-    names = drawn["hardware"].unique().sort().to_list()
-    return module.draw(drawn, context_for(study, name, request, catalogue, names))
+    names = drawn["hardware"].unique().sort().to_list() if "hardware" in drawn.columns else []
+    return module.draw(drawn, context_for(study, name, request, catalogue, names, timelines))

@@ -33,7 +33,7 @@ def draw(records: pl.DataFrame, context: FigureContext) -> alt.TopLevelMixin:
         claims=CLAIMS,
         metrics=layouts.METRICS,
         width=PAGE_WIDTH,
-        note=layouts.NOTE.format(kept=rows.kept_iterations(records)),
+        note=layouts.NOTE.format(bars=rows.bars(records)),
     )
 
 

@@ -65,4 +65,4 @@ def _node_edge(frame: pl.DataFrame, x: Axis) -> list[alt.Chart]:
         return []
     edge = (node * min(beyond)) ** 0.5
     place = round(x.span.fraction(edge) * BOX.width, 2)
-    return [panels.level(edge, x, "x", dash=()), panels.words("one node", (place - 3, 4), align="right")]
+    return [panels.level(edge, x, "x", dash=()), panels.words("one node", (place - 3, -3), align="right")]

@@ -16,7 +16,7 @@ CLAIMS = ("context-length",)
 VARYING = ("sequence_length",)
 METRICS = (RATE, "exposed_fraction", "mfu", "tokens_per_joule")
 BOX = panels.Box(82, 94)
-NOTE = "Bars in (a): 5th to 95th percentile of {kept} iterations."
+NOTE = "Bars in (a): {bars}."
 
 
 def draw(records: pl.DataFrame, context: FigureContext) -> alt.TopLevelMixin:
@@ -35,5 +35,5 @@ def draw(records: pl.DataFrame, context: FigureContext) -> alt.TopLevelMixin:
         panels.series(frame, x, energy, "(d) Power efficiency", PURPLE, BOX),
     )
     body = alt.hconcat(*parts, spacing=44, bounds="flush")
-    note = f"{NOTE.format(kept=rows.kept_iterations(frame))} {panels.without_mfu(frame)}"
+    note = f"{NOTE.format(bars=rows.bars(frame))} {panels.without_mfu(frame)}"
     return panels.finished(body, TITLE, records, context, claims=CLAIMS, metrics=METRICS, width=PAGE_WIDTH, note=note)

@@ -17,7 +17,7 @@ CLAIMS = ("mp-more-viable",)
 VARYING = ("dp", "tp", "pp")
 METRICS = (*layouts.METRICS, "mfu", "tokens_per_joule")
 WIDTH = 94
-NOTE = "Each layout with its fastest micro-batch; bars: 5th to 95th percentile of {kept} iterations."
+NOTE = "Each layout with its fastest micro-batch; bars: {bars}."
 
 
 def draw(records: pl.DataFrame, context: FigureContext) -> alt.TopLevelMixin:
@@ -33,7 +33,7 @@ def draw(records: pl.DataFrame, context: FigureContext) -> alt.TopLevelMixin:
         _panel(drawn, energy, PURPLE, "(d) Power efficiency"),
     )
     body = alt.hconcat(*parts, spacing=28, bounds="flush")
-    note = f"{NOTE.format(kept=rows.kept_iterations(records))} {counts(frame)} {panels.without_mfu(frame)}"
+    note = f"{NOTE.format(bars=rows.bars(records))} {counts(frame)} {panels.without_mfu(frame)}"
     return panels.finished(body, TITLE, records, context, claims=CLAIMS, metrics=METRICS, width=PAGE_WIDTH, note=note)
 
 

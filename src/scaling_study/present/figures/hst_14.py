@@ -23,7 +23,7 @@ def draw(records: pl.DataFrame, context: FigureContext) -> alt.TopLevelMixin:
         layouts.exposed(drawn, "(b) Exposed communication", WIDTHS[1]),
     )
     body = alt.hconcat(*parts, spacing=38, bounds="flush")
-    note = layouts.NOTE.format(kept=rows.kept_iterations(records))
+    note = layouts.NOTE.format(bars=rows.bars(records))
     return panels.finished(
         body, TITLE, records, context, claims=CLAIMS, metrics=layouts.METRICS, width=COLUMN_WIDTH, note=note
     )

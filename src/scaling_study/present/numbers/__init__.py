@@ -17,10 +17,12 @@ from scaling_study.present.numbers.collectives import of_collectives
 from scaling_study.present.numbers.core import Number
 from scaling_study.present.numbers.layouts import of_large_scale, of_layouts, of_small_batch
 from scaling_study.present.numbers.precision import of_precisions
+from scaling_study.present.numbers.predicted import of_predictions
 from scaling_study.present.numbers.runs import of_runs, of_sweeps
 from scaling_study.present.numbers.scaling import of_scaling
 from scaling_study.present.numbers.sequence import of_sequences
 from scaling_study.present.numbers.size import of_sizes
+from scaling_study.present.numbers.validation import of_validation
 from scaling_study.spec import Provenance, Study
 
 __all__ = ["Number", "as_json", "paper_numbers"]
@@ -40,26 +42,31 @@ PARTS: dict[str, Callable[[pl.DataFrame], dict[str, Number]]] = {
 }
 
 
-def paper_numbers(study: Study, frames: Mapping[str, pl.DataFrame]) -> dict[str, Number]:
-    """Every number by name, from the measured records of a study.
+def paper_numbers(
+    study: Study, frames: Mapping[str, pl.DataFrame], validation: pl.DataFrame | None = None
+) -> dict[str, Number]:
+    """Every number by name, from the measured and from the predicted records of a study.
 
     Args:
         study: gives the sweeps of figures and tables.
         frames: records by the name of their sweep.
+        validation: the performance model's errors; its numbers are those of a study that is predicted.
     """
-    measured = {
-        name: frame.filter(pl.col("provenance") == Provenance.MEASURED)
-        for name, frame in sorted(frames.items())
-        if name in study.sweeps
-    }
-    measured = {name: frame for name, frame in measured.items() if not frame.is_empty()}
-    if not measured:
-        return {}
-    found = of_runs(measured) | of_sweeps(study, measured)
+    measured, predicted = (_of(study, frames, kind) for kind in (Provenance.MEASURED, Provenance.PREDICTED))
+    found = of_runs(measured) | of_sweeps(study, measured) if measured else {}
     for name, compute in PARTS.items():
         if name in measured:
             found |= compute(measured[name])
+    found |= of_predictions(study, predicted)
+    if predicted and validation is not None:
+        found |= of_validation(validation)
     return dict(sorted(found.items()))
+
+
+def _of(study: Study, frames: Mapping[str, pl.DataFrame], kind: Provenance) -> dict[str, pl.DataFrame]:
+    """The records of one provenance, by sweep; sweeps without any are left out."""
+    parts = {name: frame.filter(provenance=kind) for name, frame in sorted(frames.items()) if name in study.sweeps}
+    return {name: frame for name, frame in parts.items() if not frame.is_empty()}
 
 
 def as_json(numbers: Mapping[str, Number]) -> bytes:

@@ -1,0 +1,89 @@
+"""From files to what is presented of them: a figure from records, a table or definitions; the paper from them all."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import polars as pl
+
+from scaling_study.campaign import records_of_sweep
+from scaling_study.errors import UserError, read_bytes
+from scaling_study.present.figures import draw_figure
+from scaling_study.present.paper import build_paper
+from scaling_study.present.render import render
+from scaling_study.records import with_reported
+from scaling_study.spec import Config, Study
+from scaling_study.timeline import exposed_spans, read_timeline_file
+
+
+def draw(
+    config: Config, study: Study, name: str, files: tuple[Path, ...], timelines: tuple[Path, ...], output: Path
+) -> None:
+    """Write one figure of a study.
+
+    Args:
+        files: of records, or the table that it shows; none where it shows definitions alone.
+        timelines: in the order in which the study names them, each file named after its run.
+
+    Raises:
+        UserError: the study has no such figure, a file is missing, damaged or not what the figure needs, or the
+            output cannot be written.
+    """
+    request = study.figure(name)
+    wanted = [f"{run}.parquet" for run in request.timelines]
+    if [path.name for path in timelines] != wanted:
+        needed = ", ".join(wanted) or "none"
+        raise UserError("these are not its timelines", where=f"figure {name}", remedy=f"It shows: {needed}.")
+    if request.of != "hardware" and not files:
+        what = f"records of {request.sweep}" if request.sweep else "the table of `calibrate --output`"
+        raise UserError("no file is given", where=f"figure {name}", remedy=f"Give {what}.")
+    source = None
+    if request.sweep:
+        source = with_reported(records_of_sweep(config, study, request.sweep, files), study, request.sweep)
+    elif request.of == "validation":
+        source = read_table(files[0])
+    spans = {path.stem: _with_exposed(read_timeline_file(path)) for path in timelines}
+    render(draw_figure(study, name, source, config.catalogue, spans), output, name)
+
+
+def _with_exposed(spans: pl.DataFrame) -> pl.DataFrame:
+    """The spans, and below them when communication is exposed, as spans of the kind `exposed`."""
+    exposed = exposed_spans(spans).with_columns(kind=pl.lit("exposed"), op=pl.lit("exposed"), stream=pl.lit("exposed"))
+    return pl.concat([spans, exposed], how="diagonal")
+
+
+def read_table(path: Path) -> pl.DataFrame:
+    """A table from parquet.
+
+    Raises:
+        UserError: it is missing or damaged.
+    """
+    content = read_bytes(path)
+    try:
+        return pl.read_parquet(io.BytesIO(content))
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        raise UserError("not a parquet file, or damaged", where=str(path), remedy="Write it again.") from error
+
+
+def build(config: Config, record_files: tuple[Path, ...], validation: Path, figures_folder: Path, output: Path) -> None:
+    """Write the paper.
+
+    Args:
+        record_files: of every sweep of the studies, each at `<study>/<platform>/<sweep>.parquet`.
+        validation: the performance model's errors.
+        figures_folder: with a folder a study.
+
+    Raises:
+        UserError: a file is missing or damaged, a figure or a number is missing, or the sources have an error.
+    """
+    frames: dict[str, dict[str, pl.DataFrame]] = {}
+    for path in record_files:
+        study, _, _ = path.parts[-3:] if len(path.parts) > 2 else ("", "", "")
+        if not study:
+            raise UserError("not <study>/<platform>/<sweep>.parquet", where=str(path), remedy="Give a longer path.")
+        read = records_of_sweep(config, config.study(study), path.stem, (path,))
+        others = frames.setdefault(study, {})
+        others[path.stem] = pl.concat([others[path.stem], read]) if path.stem in others else read
+    studies = [config.study(name) for name in frames]
+    build_paper(studies, frames, read_table(validation), config.catalogue, figures_folder, Path("paper"), output)

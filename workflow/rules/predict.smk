@@ -1,0 +1,37 @@
+# Predictions by the performance model: records like measured ones, timelines of some runs, and how well it does.
+
+
+rule predict:
+    input:
+        model=plan.model_inputs(),
+    output:
+        update("results/{study}/predict/{sweep}.parquet"),
+    log:
+        "results/logs/{study}/predict/{sweep}.log",
+    params:
+        runs=plan.run_ids,
+        definitions=plan.definitions,
+    shell:
+        "scaling-study predict {wildcards.study} {wildcards.sweep} --output {output} 2> >(tee {log} >&2)"
+
+
+rule timeline:
+    input:
+        model=plan.model_inputs(),
+    output:
+        update("results/{study}/predict/timelines/{run}.parquet"),
+    log:
+        "results/logs/{study}/predict/timelines/{run}.log",
+    shell:
+        "scaling-study timeline {wildcards.run} --study {wildcards.study} --output {output} 2> >(tee {log} >&2)"
+
+
+rule validation:
+    input:
+        model=plan.model_inputs(),
+    output:
+        update("results/validation.parquet"),
+    log:
+        "results/logs/validation.log",
+    shell:
+        "scaling-study calibrate --leave-one-source-out --output {output} > {log}"
