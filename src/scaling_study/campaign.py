@@ -10,6 +10,7 @@ from scaling_study.console import SweepMonitor
 from scaling_study.errors import UserError, read_bytes, write_atomically
 from scaling_study.records import read_records, record_of, require_runs, write_records
 from scaling_study.spec import (
+    MODEL_TABLES,
     PREDICT,
     Catalogue,
     Config,
@@ -110,12 +111,13 @@ def promote_records(config: Config, study: Study, platform_name: str, results_fo
 
 
 def _other_inputs(study: Study, results_folder: Path) -> list[Path]:
-    """What else figures of predictions are drawn from: timelines, and the table of the model's errors."""
+    """What else figures of predictions are drawn from: timelines, and tables of the model."""
     requests = study.figures.values()
     runs = dict.fromkeys(run for request in requests for run in request.timelines)
     found = [results_folder / study.name / PREDICT / "timelines" / f"{run}.parquet" for run in runs]
-    validated = any(request.of == "validation" for request in requests)
-    return [*found, *([results_folder / "validation.parquet"] if validated else [])]
+    asked = {request.of for request in requests}
+    tables = [results_folder / study.name / "model" / f"{name}.parquet" for name in MODEL_TABLES if name in asked]
+    return [*found, *tables]
 
 
 def _run_ids(config: Config, study: Study, sweep: str) -> dict[str, str]:

@@ -128,7 +128,7 @@ def figure(
 ) -> None:  # fmt: skip
     """Draw FIGURE of STUDY as SVG, PNG and Vega-Lite JSON, from the records of its sweep.
 
-    A figure of hardware needs no file, one of the performance model's errors the table of `calibrate --output`.
+    A figure of hardware needs no file, one of the performance model the table that `calibrate` or `sensitivity` wrote.
 
     Example: scaling-study figure mini hst-04 results/cached/mini/local/data_parallel.parquet
     --output figures/mini
@@ -161,21 +161,22 @@ def table(config: Config, study_name: str, table_name: str, record_files: tuple[
 
 @cli.command()
 @_records
-@click.option("--validation", type=click.Path(path_type=Path), required=True, help="Table of `calibrate --output`.")
+@click.option("--table", "tables", type=click.Path(path_type=Path), multiple=True, help="A table of the model.")
 @click.option("--figures", "figures_folder", type=click.Path(path_type=Path), required=True, help="Figures, by study.")
 @click.option("--output", type=click.Path(path_type=Path), required=True, help="PDF file to write.")
 @click.pass_obj
 def paper(
-    config: Config, record_files: tuple[Path, ...], validation: Path, figures_folder: Path, output: Path
+    config: Config, record_files: tuple[Path, ...], tables: tuple[Path, ...], figures_folder: Path, output: Path
 ) -> None:  # fmt: skip
     """Build the paper from records, each file at <study>/<platform>/<sweep>.parquet.
 
-    Example: scaling-study paper results/cached/*/*/*.parquet --validation results/cached/validation.parquet
+    Example: scaling-study paper results/cached/mini/local/*.parquet results/cached/paper/predict/*.parquet
+    --table results/cached/paper/model/validation.parquet --table results/cached/paper/model/sensitivity.parquet
     --figures figures --output paper/paper.pdf
     """
     from scaling_study.drawing import build
 
-    build(config, record_files, validation, figures_folder, output)
+    build(config, record_files, tables, figures_folder, output)
 
 
 @cli.command()
@@ -260,6 +261,22 @@ def calibrate(
     from scaling_study.predict.library import Library
 
     run_calibrate(Library(config.root, stated_networks=not assumed_networks), runs_file, leave_one_out, write, output)
+
+
+@cli.command()
+@click.argument("study_name", metavar="STUDY")
+@click.option("--output", type=click.Path(path_type=Path), help="Table to write (parquet).")
+@click.pass_obj
+def sensitivity(config: Config, study_name: str, output: Path | None) -> None:
+    """What the predicted changes hang on for which the source of STUDY prints a number.
+
+    Each constant of the model is moved through its interval, and until the change is the printed one.
+
+    Example: scaling-study sensitivity paper
+    """
+    from scaling_study.forecast import run_sensitivity
+
+    run_sensitivity(config, study_name, output)
 
 
 @cli.command()

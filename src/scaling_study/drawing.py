@@ -13,7 +13,7 @@ from scaling_study.present.figures import draw_figure
 from scaling_study.present.paper import build_paper
 from scaling_study.present.render import render
 from scaling_study.records import with_reported
-from scaling_study.spec import Config, Study
+from scaling_study.spec import MODEL_TABLES, Config, Study
 from scaling_study.timeline import exposed_spans, read_timeline_file
 
 
@@ -36,12 +36,12 @@ def draw(
         needed = ", ".join(wanted) or "none"
         raise UserError("these are not its timelines", where=f"figure {name}", remedy=f"It shows: {needed}.")
     if request.of != "hardware" and not files:
-        what = f"records of {request.sweep}" if request.sweep else "the table of `calibrate --output`"
+        what = f"records of {request.sweep}" if request.sweep else f"the table {request.of} of the model"
         raise UserError("no file is given", where=f"figure {name}", remedy=f"Give {what}.")
     source = None
     if request.sweep:
         source = with_reported(records_of_sweep(config, study, request.sweep, files), study, request.sweep)
-    elif request.of == "validation":
+    elif request.of in MODEL_TABLES:
         source = read_table(files[0])
     spans = {path.stem: _with_exposed(read_timeline_file(path)) for path in timelines}
     render(draw_figure(study, name, source, config.catalogue, spans), output, name)
@@ -66,12 +66,14 @@ def read_table(path: Path) -> pl.DataFrame:
         raise UserError("not a parquet file, or damaged", where=str(path), remedy="Write it again.") from error
 
 
-def build(config: Config, record_files: tuple[Path, ...], validation: Path, figures_folder: Path, output: Path) -> None:
+def build(
+    config: Config, record_files: tuple[Path, ...], table_files: tuple[Path, ...], figures_folder: Path, output: Path
+) -> None:
     """Write the paper.
 
     Args:
         record_files: of every sweep of the studies, each at `<study>/<platform>/<sweep>.parquet`.
-        validation: the performance model's errors.
+        table_files: of the performance model, each named after what it holds.
         figures_folder: with a folder a study.
 
     Raises:
@@ -86,4 +88,5 @@ def build(config: Config, record_files: tuple[Path, ...], validation: Path, figu
         others = frames.setdefault(study, {})
         others[path.stem] = pl.concat([others[path.stem], read]) if path.stem in others else read
     studies = [config.study(name) for name in frames]
-    build_paper(studies, frames, read_table(validation), config.catalogue, figures_folder, Path("paper"), output)
+    tables = {path.stem: read_table(path) for path in table_files}
+    build_paper(studies, frames, tables, config.catalogue, figures_folder, Path("paper"), output)

@@ -32,8 +32,11 @@ from scaling_study.predict.library import Library
 from scaling_study.predict.parameters import KNOBS
 from scaling_study.predict.planning import Plan
 from scaling_study.predict.scores import choice_loss, score
+from scaling_study.predict.sensitivity import sensitivity
 from scaling_study.predict.validation import SourceReport, reports, validate
+from scaling_study.spec import Config
 
+_CONSTANTS = 8  # that are printed, those that move a prediction most
 _REASONS = 10  # that are printed, the most frequent first
 
 
@@ -78,6 +81,34 @@ def run_calibrate(
     if write:
         small, large = (call_ratios(library, whole.constants, large=size) for size in (False, True))
         write_sets(parameter_sets(whole, left, small, large), library.folder)
+
+
+def run_sensitivity(config: Config, study_name: str, output: Path | None) -> None:
+    """Print for each printed change of a rate which constants move it most; write the table if asked to."""
+    study, console = config.study(study_name), printer()
+    found = sensitivity(study, config.catalogue, Library(config.root))
+    for (sweep, metric), part in found.group_by("sweep", "metric", maintain_order=True):
+        first = part.row(0, named=True)
+        console.print(
+            f"{sweep}, {metric} from {first['since']} to {first['where']}: predicted {first['predicted_change']:+.1%}, "
+            f"reported {first['reported_change']:+.1%}",
+            soft_wrap=True,
+        )
+        console.print(_moved(part.head(_CONSTANTS)))
+    if output is not None:
+        _write_parquet(found, output)
+
+
+def _moved(part: pl.DataFrame) -> Table:
+    columns = ("constant", "value", "90% interval", "change at its ends", "needed", "meaning")
+    table = _table(*columns, words=("constant", "meaning"))
+    for row in part.iter_rows(named=True):
+        interval = f"{row['low']:.4g} .. {row['high']:.4g}"
+        changes = f"{row['change_at_low']:+.1%} .. {row['change_at_high']:+.1%}"
+        table.add_row(
+            row["constant"], f"{row['value']:.4g}", interval, changes, _shown(row["needed"], ".3g"), row["meaning"]
+        )
+    return table
 
 
 def _write_parquet(table: pl.DataFrame, output: Path) -> None:

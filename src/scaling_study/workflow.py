@@ -19,10 +19,20 @@ import msgspec
 
 from scaling_study.errors import UserError, explain_os_error
 from scaling_study.recordfile import SCHEMA_VERSION, is_damaged
-from scaling_study.spec import PREDICT, Config, FigureRequest, Run, Study, TableRequest, TrainingRun, expand, run_id
+from scaling_study.spec import (
+    MODEL_TABLES,
+    PREDICT,
+    Config,
+    FigureRequest,
+    Run,
+    Study,
+    TableRequest,
+    TrainingRun,
+    expand,
+    run_id,
+)
 
 PAPER, PAPER_STUDIES = "paper/paper.pdf", ("mini", "paper")
-VALIDATION = "validation.parquet"
 SOURCES = ("measure", "cached")
 FIGURE_SUFFIXES = (".svg", ".png", ".vl.json")
 
@@ -126,9 +136,13 @@ class Plan:
         return self._drawn_from(wildcards.study, self.studies[wildcards.study].figures[wildcards.figure])
 
     def _drawn_from(self, study: str, request: FigureRequest) -> list[str]:
-        if request.of == "validation":
-            return [f"{self.place}/{VALIDATION}"]
+        if request.of in MODEL_TABLES:
+            return [self._model_table(study, str(request.of))]
         return [self.records(study, request.sweep)] if request.sweep else []
+
+    def _model_table(self, study: str, name: str) -> str:
+        """A table of the performance model: of its errors, or of what a prediction hangs on."""
+        return f"{self.place}/{study}/model/{name}.parquet"
 
     def figure_timelines(self, wildcards: Wildcards) -> list[str]:
         """The timelines that a figure shows."""
@@ -159,7 +173,7 @@ class Plan:
         return self._definitions_of([table for study in self._reported() for table in study.tables.values()])
 
     def _definitions_of(self, requests: Iterable[FigureRequest | TableRequest]) -> list[str]:
-        alone = any(one.sweep is None and getattr(one, "of", None) != "validation" for one in requests)
+        alone = any(one.sweep is None and getattr(one, "of", None) not in MODEL_TABLES for one in requests)
         return [str(path) for path in self.config.definition_files()] if alone else []
 
     @property
@@ -174,9 +188,17 @@ class Plan:
         """The record files whose numbers the paper prints."""
         return [self.records(study.name, sweep) for study in self._reported() for sweep in self.sweeps(study)]
 
-    def paper_validation(self) -> list[str]:
-        """The table of how well the performance model does."""
-        return [f"{self.place}/{VALIDATION}"]
+    def paper_tables(self) -> list[str]:
+        """The tables of the performance model whose numbers the paper prints."""
+        return [path for study in self._reported() for path in self._model_tables(study)]
+
+    def _model_tables(self, study: Study) -> list[str]:
+        asked = {request.of for request in study.figures.values()}
+        return [self._model_table(study.name, name) for name in MODEL_TABLES if name in asked]
+
+    def table_options(self, _: Wildcards) -> list[str]:
+        """The same as options of the verb."""
+        return [f"--table {path}" for path in self.paper_tables()]
 
     def paper_figures(self) -> list[str]:
         """The figures that the paper shows."""
@@ -209,11 +231,11 @@ class Plan:
         return [*records, *self.figures(), *self.tables(), *([PAPER] if self.has_paper else [])]
 
     def other_inputs(self) -> list[str]:
-        """What figures are drawn from beside records: timelines, and the table of the performance model's errors."""
+        """What figures are drawn from beside records: timelines, and tables of the performance model."""
         requests = [(study.name, request) for study in self.studies.values() for request in study.figures.values()]
         timelines = [path for study, request in requests for path in self._timelines(study, request)]
-        validated = any(request.of == "validation" for _, request in requests)
-        return [*dict.fromkeys(timelines), *([f"{self.place}/{VALIDATION}"] if validated else [])]
+        tables = [path for study in self.studies.values() for path in self._model_tables(study)]
+        return [*dict.fromkeys(timelines), *tables]
 
     def made(self) -> list[str]:
         """What a person finds where, after the workflow has ended well."""

@@ -30,8 +30,21 @@ rule validation:
     input:
         model=plan.model_inputs(),
     output:
-        update("results/validation.parquet"),
+        update("results/{study}/model/validation.parquet"),
     log:
-        "results/logs/validation.log",
+        "results/logs/{study}/model/validation.log",
     shell:
         "scaling-study calibrate --leave-one-source-out --output {output} > {log}"
+
+
+rule sensitivity:
+    input:
+        model=plan.model_inputs(),
+    output:
+        update("results/{study}/model/sensitivity.parquet"),
+    log:
+        "results/logs/{study}/model/sensitivity.log",
+    params:
+        study=plan.presented,
+    shell:
+        "scaling-study sensitivity {wildcards.study} --output {output} > {log}"

@@ -43,7 +43,7 @@ if plan.has_paper:
     rule paper:
         input:
             records=plan.paper_records(),
-            validation=plan.paper_validation(),
+            tables=plan.paper_tables(),
             figures=plan.paper_figures(),
             sources=plan.paper_sources(),
             definitions=plan.paper_definitions(),
@@ -54,6 +54,7 @@ if plan.has_paper:
             "results/logs/paper.log",
         params:
             study=plan.presented,
+            tables=plan.table_options,
         shell:
-            "scaling-study paper {input.records} --validation {input.validation} --figures figures"
+            "scaling-study paper {input.records} {params.tables} --figures figures"
             " --output {output} 2> >(tee {log} >&2)"

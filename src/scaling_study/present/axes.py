@@ -127,7 +127,8 @@ def binary_size(size_bytes: int) -> str:
 
 def row_axis(column: str, labels: Sequence[str], title: str | None) -> Axis:
     """A vertical axis of named rows, the first on top; the column holds row numbers."""
-    names = "[" + ",".join(f"'{label}'" for label in labels) + "]"
+    quoted = [label.replace("'", "\\'") for label in labels]
+    names = "[" + ",".join(f"'{label}'" for label in quoted) + "]"
     options = {
         "values": list(range(len(labels))),
         "labelExpr": f"{names}[datum.value]",

@@ -22,7 +22,7 @@ BUILD = "build"
 def build_paper(
     studies: Sequence[Study],
     frames: Mapping[str, Mapping[str, pl.DataFrame]],
-    validation: pl.DataFrame,
+    tables: Mapping[str, pl.DataFrame],
     catalogue: Catalogue,
     figures_folder: Path,
     paper_folder: Path,
@@ -33,7 +33,7 @@ def build_paper(
     Args:
         studies: the studies that the paper is about.
         frames: of each study by name, records by the name of their sweep.
-        validation: the performance model's errors.
+        tables: of the performance model, by name.
         catalogue: the hardware, and what sources print of it.
         figures_folder: where the figures are, as SVG, in a folder a study.
         paper_folder: where the Typst sources are; `build/` in it is written, with a folder a study.
@@ -50,7 +50,7 @@ def build_paper(
         check_inputs(study, frames[study.name], figures_folder / study.name)
     for study in studies:
         build, own = paper_folder / BUILD / study.name, frames[study.name]
-        write_atomically(build / "numbers.json", as_json(paper_numbers(study, own, validation)))
+        write_atomically(build / "numbers.json", as_json(paper_numbers(study, own, tables)))
         for name, request in sorted(study.tables.items()):
             records = own[request.sweep] if request.sweep else None
             write_table(make_table(study, name, records, catalogue), build, name)

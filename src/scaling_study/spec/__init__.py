@@ -33,6 +33,7 @@ from scaling_study.spec.runs import (
     violations,
 )
 from scaling_study.spec.studies import (
+    MODEL_TABLES,
     Catalogue,
     FigureRequest,
     ReportedPoint,
@@ -61,6 +62,7 @@ from scaling_study.spec.words import (
 )
 
 __all__ = [
+    "MODEL_TABLES",
     "PREDICT",
     "ActivationCheckpointing",
     "Assignment",

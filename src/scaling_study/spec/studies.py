@@ -28,6 +28,8 @@ SweepKind = Annotated[str, Meta(pattern="^(training|collective)$")]
 Status = Annotated[str, Meta(pattern="^(ready|planned)$")]
 Points = dict[str, list[Any]]
 _COUNTS = ("nodes", "dp", "tp", "pp", "gpus", "model_parallel", "local_batch", "global_batch")
+#: What a figure shows of the performance model itself; each a table under `results/<study>/model/`.
+MODEL_TABLES = ("validation", "sensitivity")
 T = TypeVar("T")
 
 
@@ -62,15 +64,15 @@ class FigureRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     Attributes:
         sweep: whose records; None where it shows something else.
-        of: that: `hardware`, the study's hardware as its files have it, or `validation`, the performance model
-            against public measurements that it was not fitted on.
+        of: that: `hardware`, as its files have it; `validation`, the performance model against public measurements
+            that it was not fitted on; `sensitivity`, what its predictions hang on.
         draw: the module that draws it, if it is not named after the figure.
         where: values that columns of the records must have, such as `{hardware: a100}`, where a sweep has several.
         timelines: ids of runs of the sweep whose predicted timelines it shows beside the records.
     """
 
     sweep: str | None = None
-    of: Literal["hardware", "validation"] | None = None
+    of: Literal["hardware", "validation", "sensitivity"] | None = None
     draw: str | None = None
     where: dict[str, str | int] = {}
     timelines: tuple[Annotated[str, Meta(pattern="^[A-Za-z0-9_.-]+$")], ...] = ()

@@ -58,6 +58,6 @@ def test_numbers_of_the_paper():
 def test_every_source_has_a_short_name():
     from tests.unit.samples import ROOT
 
-    committed = pl.read_parquet(ROOT / "results/cached/validation.parquet")
+    committed = pl.read_parquet(ROOT / "results/cached/paper/model/validation.parquet")
     assert set(committed["source"]) == set(LABELS)
     assert dict(committed.schema) == VALIDATION

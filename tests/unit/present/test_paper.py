@@ -23,7 +23,7 @@ STUDY, FULL, CATALOGUE = CONFIG.study("mini"), CONFIG.study("paper"), CONFIG.cat
 FRAMES = made.mini_frames()
 CACHE = ROOT / "results" / "cached"
 FULL_FRAMES = {path.stem: read_records(path) for path in sorted((CACHE / "paper" / "predict").glob("*.parquet"))}
-VALIDATION = pl.read_parquet(CACHE / "validation.parquet")
+TABLES = {path.stem: pl.read_parquet(path) for path in sorted((CACHE / "paper" / "model").glob("*.parquet"))}
 TEXT = (ROOT / "paper" / "paper.typ").read_text(encoding="utf-8")
 FULL_TEXT = (ROOT / "paper" / "full.typ").read_text(encoding="utf-8")
 DRAWING = (
@@ -50,7 +50,7 @@ def sources(tmp_path: Path) -> Path:
 def build(sources: Path, frames: dict = FRAMES, catalogue: Catalogue = CATALOGUE) -> Path:
     every = {"mini": frames, "paper": FULL_FRAMES}
     figures, output = sources.parent / "figures", sources / "paper.pdf"
-    return build_paper([STUDY, FULL], every, VALIDATION, catalogue, figures, sources, output)
+    return build_paper([STUDY, FULL], every, TABLES, catalogue, figures, sources, output)
 
 
 def test_the_paper_builds_with_numbers_and_tables(sources: Path) -> None:
@@ -74,18 +74,41 @@ def test_the_text_uses_every_number_and_no_other() -> None:
 
 
 def test_the_text_on_predictions_uses_numbers_that_there_are() -> None:
-    given = set(numbers_module.paper_numbers(FULL, FULL_FRAMES, VALIDATION))
-    prefixes = {"full": "predicted", "reported": "reported", "validated": "validation"}
+    given = set(numbers_module.paper_numbers(FULL, FULL_FRAMES, TABLES))
+    prefixes = {"full": "predicted", "reported": "reported", "validated": "validation", "sensitive": "sensitivity"}
     used = {
         f"{prefixes[function]}.{name}"
-        for function, name in re.findall(r'(full|reported|validated)\("([^"]+)"\)', FULL_TEXT)
+        for function, name in re.findall(r'(full|reported|validated|sensitive)\("([^"]+)"\)', FULL_TEXT)
     }
     assert used <= given
     assert {name for name in given - used if name.startswith("validation.")} == set()
 
 
 def test_the_text_on_predictions_shows_every_figure() -> None:
-    assert set(re.findall(r'"((?:hst-|accuracy)[a-z0-9]*)"', FULL_TEXT)) == set(FULL.figures)
+    assert set(re.findall(r'"((?:hst-|accuracy|sensitivity)[a-z0-9]*)"', FULL_TEXT)) == set(FULL.figures)
+
+
+def test_what_the_text_says_of_predictions_without_a_number_is_true() -> None:
+    """Sentences of full.typ that rest on predictions: who changes the model sees here which of them to mend."""
+    given = numbers_module.paper_numbers(FULL, FULL_FRAMES, TABLES)
+
+    def value(name: str) -> float:
+        return float(given[f"predicted.{name}"].value)
+
+    assert value("dp.exposed_of_communication") < 0.5  # most of it stays hidden
+    assert value("dp.compute_change") > 0.02  # computation slows beside it
+    assert value("dp.rate_change") > -0.3722  # the prediction falls less than what is reported
+    assert value("dp.memory_smallest") > value("dp.memory_largest") + 5
+    for part in ("h100", "a100"):  # nothing beats data parallelism alone, and pipelines cost without communicating
+        assert str(given[f"predicted.mp.{part}.verdict"].value).startswith("no layout is faster")
+        assert -0.8 < value(f"mp.{part}.spearman") < -0.4
+    assert abs(value("generations.a100.exposed") - value("generations.h100.exposed")) < 0.02  # hardly differs
+    v100 = FULL_FRAMES["generations"].filter(hardware="v100", tp=1, pp=1)
+    assert set(v100["outcome"]) == {"out_of_memory"}
+    assert given["sensitivity.data_parallel.interval"].value == "none"
+    reduce, gather = (given[f"predicted.collectives.all_{op}_1gib"].text for op in ("reduce", "gather"))
+    assert re.fullmatch(r"falls by \d\.\d%", reduce)
+    assert re.fullmatch(r"falls by \d\d%", gather)
 
 
 def test_the_text_shows_every_figure_and_sweep() -> None:

@@ -5,7 +5,17 @@ import re
 import pytest
 
 from scaling_study.errors import UserError
-from scaling_study.spec import Config, DataSource, DocumentFormat, Executor, TextSource, TrainingRun, expand, steps_of
+from scaling_study.spec import (
+    Config,
+    DataSource,
+    DocumentFormat,
+    Executor,
+    ReportedPoint,
+    TextSource,
+    TrainingRun,
+    expand,
+    steps_of,
+)
 from scaling_study.spec.load import read_yaml
 from tests.unit.samples import CONFIG, ROOT
 
@@ -86,6 +96,39 @@ def test_no_run_of_the_paper_study_reads_its_text_twice():
 @pytest.mark.parametrize("path", sorted((ROOT / "config" / "platforms").glob("*.yaml")), ids=lambda path: path.stem)
 def test_the_platforms_of_the_project_are_valid(path):
     assert CONFIG.platform(path.stem).executor in Executor
+
+
+POINTS = "sweep,metric,value,source,nodes,op\none,call_s,0.5,page 1,4,all_reduce\n"
+
+
+def _with_points(tmp_path, content):
+    config = _config(tmp_path, "studies", "it", STUDY + "reported_tables: [numbers]\n")
+    (tmp_path / "reported").mkdir()
+    (tmp_path / "reported" / "numbers.csv").write_text(content)
+    return config
+
+
+def test_reported_numbers_come_from_a_table(tmp_path):
+    (point,) = _with_points(tmp_path, POINTS).study("it").reported
+    assert point == ReportedPoint(
+        sweep="one", metric="call_s", value=0.5, source="page 1", where={"nodes": 4, "op": "all_reduce"}
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (POINTS.replace("0.5", "half"), r"numbers.csv, line 2, at value: expected `float \| null`, got `str`"),
+        (POINTS.replace("metric", "metrics"), "numbers.csv, line 2, at metric: expected `str`, got `null`"),
+        (None, "numbers.csv: no such file or folder"),
+    ],
+)
+def test_a_bad_table_of_reported_numbers_is_named(tmp_path, content, said):
+    config = _with_points(tmp_path, content or "")
+    if content is None:
+        (tmp_path / "reported" / "numbers.csv").unlink()
+    with pytest.raises(UserError, match=said):
+        config.study("it")
 
 
 def test_a_name_is_that_of_the_file(tmp_path):

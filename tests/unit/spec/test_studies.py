@@ -18,11 +18,14 @@ from scaling_study.spec import (
     CollectiveOp,
     CollectiveRun,
     Config,
+    FigureRequest,
     Pacing,
     Precision,
+    ReportedPoint,
     Study,
     TrainingRun,
     expand,
+    find_training_run,
     run_id,
 )
 from tests.unit.samples import CONFIG, PART, ROOT, TINY, bounded
@@ -482,3 +485,32 @@ def test_an_unknown_figure_or_table_lists_those_that_there_are(what, known):
     assert str(caught.value).startswith(f"study mini: there is no {what} 'zzz'. {what.capitalize()}s: {known}")
     with pytest.raises(UserError, match=f"{what.capitalize()}s: none"):
         getattr(_study("base: {nodes: 1}"), what)("zzz")
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({}, "either the records of a sweep or `of` something else"),
+        ({"sweep": "one", "of": "hardware"}, "either the records of a sweep or `of` something else"),
+        ({"of": "validation", "timelines": ["run"]}, "timelines are of runs of a sweep"),
+    ],
+)
+def test_a_figure_shows_one_thing(fields, said):
+    with pytest.raises(msgspec.ValidationError, match=said):
+        msgspec.convert(fields, FigureRequest)
+
+
+@pytest.mark.parametrize(
+    "fields", [{}, {"value": 1.0, "change": 0.1}, {"change": 0.1}, {"value": 1.0, "since": {"a": 1}}]
+)
+def test_a_reported_point_has_a_value_or_a_change(fields):
+    base = {"sweep": "one", "where": {"gpus": 8}, "metric": "mfu", "source": "page 1"}
+    with pytest.raises(msgspec.ValidationError, match="a value, or a change and what it is since"):
+        msgspec.convert({**base, **fields}, ReportedPoint)
+
+
+def test_timelines_of_the_paper_study_are_of_its_runs():
+    for figure in PAPER.figures.values():
+        for run in figure.timelines:
+            assert find_training_run(PAPER, run, CONFIG.catalogue)
+            assert run in {run_id(one) for one in runs_of(figure.sweep)}

@@ -38,6 +38,7 @@ MODULES = {
     "hst-13": "hst_13",
     "hst-14": "hst_14",
     "hst-fabric": "hst_fabric",
+    "sensitivity": "sensitivity",
 }
 
 

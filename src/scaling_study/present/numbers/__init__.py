@@ -20,6 +20,7 @@ from scaling_study.present.numbers.precision import of_precisions
 from scaling_study.present.numbers.predicted import of_predictions
 from scaling_study.present.numbers.runs import of_runs, of_sweeps
 from scaling_study.present.numbers.scaling import of_scaling
+from scaling_study.present.numbers.sensitivity import of_sensitivity
 from scaling_study.present.numbers.sequence import of_sequences
 from scaling_study.present.numbers.size import of_sizes
 from scaling_study.present.numbers.validation import of_validation
@@ -42,15 +43,22 @@ PARTS: dict[str, Callable[[pl.DataFrame], dict[str, Number]]] = {
 }
 
 
+#: From a table of the performance model to the function that computes its numbers.
+OF_MODEL: dict[str, Callable[[pl.DataFrame], dict[str, Number]]] = {
+    "validation": of_validation,
+    "sensitivity": of_sensitivity,
+}
+
+
 def paper_numbers(
-    study: Study, frames: Mapping[str, pl.DataFrame], validation: pl.DataFrame | None = None
+    study: Study, frames: Mapping[str, pl.DataFrame], tables: Mapping[str, pl.DataFrame] | None = None
 ) -> dict[str, Number]:
     """Every number by name, from the measured and from the predicted records of a study.
 
     Args:
         study: gives the sweeps of figures and tables.
         frames: records by the name of their sweep.
-        validation: the performance model's errors; its numbers are those of a study that is predicted.
+        tables: of the performance model by name; their numbers are those of a study that is predicted.
     """
     measured, predicted = (_of(study, frames, kind) for kind in (Provenance.MEASURED, Provenance.PREDICTED))
     found = of_runs(measured) | of_sweeps(study, measured) if measured else {}
@@ -58,8 +66,9 @@ def paper_numbers(
         if name in measured:
             found |= compute(measured[name])
     found |= of_predictions(study, predicted)
-    if predicted and validation is not None:
-        found |= of_validation(validation)
+    for name, compute_table in OF_MODEL.items():
+        if predicted and tables and name in tables:
+            found |= compute_table(tables[name])
     return dict(sorted(found.items()))
 
 

@@ -295,7 +295,11 @@ def _of_reported(study: Study) -> dict[str, Number]:
 def _printed(point: ReportedPoint) -> Number:
     value = point.value if point.value is not None else point.change
     assert value is not None
-    shown = signed(value) if point.value is None else watts(value) if "power" in point.metric else percent(value)
+    shown = f"{round(value * 100, 2):g}%"
+    if point.value is None:
+        shown = signed(value)
+    elif "power" in point.metric:
+        shown = watts(value)
     text = f"{point.bound} {shown}" if point.bound else shown
     return Number(text=text, value=value, runs=(), provenance=(Provenance.REPORTED.value,))
 

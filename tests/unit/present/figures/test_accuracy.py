@@ -8,7 +8,7 @@ from tests.unit.present import synthetic as made
 from tests.unit.present.charts import drawn, texts
 from tests.unit.samples import ROOT
 
-TABLE = pl.read_parquet(ROOT / "results/cached/validation.parquet")
+TABLE = pl.read_parquet(ROOT / "results/cached/paper/model/validation.parquet")
 
 
 def test_every_timed_row_is_a_mark() -> None:
