@@ -18,12 +18,12 @@ SNAKEMAKE = SCALING_STUDY_OWNER_PID=$$PPID PATH="$(abspath $(BIN)):$$PATH" exec 
 .DEFAULT_GOAL := help
 
 help:
-	@echo 'make study                            measure the mini study here; rebuild figures, tables, paper'
+	@echo 'make study                            measure the mini study here, predict the full one; figures, tables, paper'
 	@echo 'make test                             unit and workflow tests'
 	@echo 'make figure FIGURE=hst-04 STUDY=mini  redraw one figure from committed records (no torch)'
 	@echo 'make paper                            rebuild the paper from committed records (no torch)'
 	@echo 'make lint                             style, types, workflow format'
-	@echo 'make bench                            training beside transformers and torchtitan; what profiling and starting cost'
+	@echo 'make bench                            training beside transformers and torchtitan; starting, profiling, the model's limits'
 	@echo 'make clean                            remove what was measured and built; keep committed records and figures'
 
 study: $(VENV)/.train

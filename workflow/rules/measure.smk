@@ -8,6 +8,7 @@ rule data:
         "results/data/{dataset}.tokenizer.json",
     log:
         "results/logs/data/{dataset}.log",
+    priority: 10
     params:
         definition=plan.definition_of_data,
     shell:
@@ -24,6 +25,7 @@ rule measure:
         "results/logs/{study}/{platform}/{sweep}.log",
     wildcard_constraints:
         platform="(?!predict/)[a-z0-9-]+",
+    priority: 10  # before predictions, which take no cores from it afterwards
     threads: workflow.cores
     resources:
         local_runs=1,
