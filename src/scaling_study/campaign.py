@@ -14,6 +14,8 @@ from scaling_study.spec import (
     PREDICT,
     Catalogue,
     Config,
+    Executor,
+    Platform,
     Provenance,
     Run,
     RunResult,
@@ -23,7 +25,8 @@ from scaling_study.spec import (
     expand,
     run_id,
 )
-from scaling_study.submit import Driver, RunStore, check_writable, prepared
+from scaling_study.submit import Driver, RunStore, SlurmDriver, check_writable, prepared
+from scaling_study.submit.expected import expected_seconds
 
 
 def measure_sweep(
@@ -50,7 +53,7 @@ def measure_sweep(
     check_writable(output.parent)
     store = RunStore(results_folder / "store" / platform.name)
     with SweepMonitor(runs, f"{study.name} {sweep_name}", log) as monitor:
-        driver = Driver(platform, catalogue, store, data_folder, monitor)
+        driver = _driver(config, platform, runs, store, data_folder, monitor)
         driver.check(runs)
         driver.manifests = _manifests(config, runs, catalogue, data_folder)
         results = driver.measure(runs)
@@ -59,6 +62,16 @@ def measure_sweep(
         return [_failure(result, store) for result in failed]
     write_records(output, [_record(result, catalogue, platform.name) for result in results])
     return []
+
+
+def _driver(
+    config: Config, platform: Platform, runs: list[Run], store: RunStore, data_folder: Path, monitor: SweepMonitor
+) -> Driver | SlurmDriver:
+    """Who measures on a platform."""
+    if platform.executor is Executor.LOCAL:
+        return Driver(platform, config.catalogue, store, data_folder, monitor)
+    expected_s = expected_seconds(runs, config.catalogue, config.root)
+    return SlurmDriver(platform, config.catalogue, store, data_folder, monitor, expected_s)
 
 
 def _manifests(config: Config, runs: list[Run], catalogue: Catalogue, data_folder: Path) -> dict[str, TokenManifest]:

@@ -22,7 +22,21 @@ class FailedRunsError(Exception):
     """Some runs of a sweep ended without a result."""
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class ReaderGoneError(Exception):
+    """Nobody reads standard output any more."""
+
+
+class _Verbs(click.Group):
+    """The verbs; click would end with 1 where a reader leaves before the first line."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise ReaderGoneError from error
+
+
+@click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="scaling-study")
 @click.option(
     "--config", "config_folder", type=click.Path(path_type=Path), default=Path("config"), show_default=True,
@@ -349,7 +363,7 @@ def main(arguments: list[str] | None = None) -> None:
         _fail(str(error), EXIT_FAILED_RUNS)
     except (KeyboardInterrupt, click.Abort):
         _fail("interrupted; what is measured is kept, and the next start goes on from there", EXIT_INTERRUPTED)
-    except BrokenPipeError:
+    except (BrokenPipeError, ReaderGoneError):
         _exit(0)
     except OSError as error:
         _fail(str(explain_os_error(error)), EXIT_USER_ERROR)

@@ -450,10 +450,11 @@ def test_an_output_that_takes_nothing_is_one_message(arguments):
     assert "no space left on the device" in one_message((ended.returncode, "", ended.stderr))
 
 
-def test_a_reader_that_leaves_early_is_no_error():
+@pytest.mark.parametrize("read_bytes", [0, 10])
+def test_a_reader_that_leaves_early_is_no_error(read_bytes):
     command = [sys.executable, "-m", "scaling_study.cli", "runs", "paper", "--json"]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    process.stdout.read(10)
+    process.stdout.read(read_bytes)
     process.stdout.close()
     assert process.stderr.read() == b""
     assert process.wait(20) == 0

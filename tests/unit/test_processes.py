@@ -73,9 +73,9 @@ def test_kill_leaves_processes_of_other_hosts(sleeper):
 
 
 FOLLOWER = """
-import signal, sys, time
+import os, signal, sys, time
 from scaling_study.processes import end_with, identity
-signal.signal(signal.SIGTERM, lambda *_: (print("asked", flush=True), sys.exit(7)))
+signal.signal(signal.SIGTERM, lambda *_: (os.write(1, b"asked\\n"), sys.exit(7)))
 end_with(identity({pid}), at_once={at_once})
 print("follows", flush=True)
 time.sleep(60)

@@ -44,7 +44,7 @@ def run_one(assignment: Assignment, rank: int, world_size: int, address: str) ->
             raise ValueError(f"the job has {world_size} tasks, the run needs {assignment.ranks}")
         _measure(assignment, files, rank, world_size, address)
     except BaseException as error:
-        _report_failure(files, rank, error)
+        report_failure(files, rank, error)
         raise
 
 
@@ -74,7 +74,8 @@ def _measure(assignment: Assignment, files: AttemptFiles, rank: int, world_size:
     dist.destroy_process_group()
 
 
-def _report_failure(files: AttemptFiles, rank: int, error: BaseException) -> None:
+def report_failure(files: AttemptFiles, rank: int, error: BaseException) -> None:
+    """Write why this rank ends, for its driver."""
     text = "".join(traceback.format_exception(error)).splitlines()
     failure = RankFailure(
         rank=rank,

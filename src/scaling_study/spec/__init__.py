@@ -4,7 +4,7 @@ from scaling_study.spec.datasets import Dataset, SourceCount, TextSource, TokenM
 from scaling_study.spec.hardware import Hardware, Sourced
 from scaling_study.spec.load import Config
 from scaling_study.spec.models import Model
-from scaling_study.spec.platforms import PREDICT, Platform
+from scaling_study.spec.platforms import PREDICT, Platform, SlurmSettings
 from scaling_study.spec.reported import ReportedRow, ReportedTable
 from scaling_study.spec.results import (
     Assignment,
@@ -102,6 +102,7 @@ __all__ = [
     "Run",
     "RunFiles",
     "RunResult",
+    "SlurmSettings",
     "SourceCount",
     "Sourced",
     "SpanKind",

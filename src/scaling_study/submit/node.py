@@ -15,12 +15,16 @@ def start_rank(payload: str, address: str) -> None:
 
     Args:
         payload: an `Assignment` as JSON.
-        address: the address of rank 0's host for the others.
+        address: of rank 0's host for the others; empty for the name that the job knows it by.
+
+    Raises:
+        RuntimeError: this node has other code than the driver; it is reported as this rank's failure.
     """
     from submitit import JobEnvironment
 
     job = JobEnvironment()
-    measure(payload, job.global_rank, job.num_tasks, address)
+    _require_code_of(payload, job.global_rank)
+    measure(payload, job.global_rank, job.num_tasks, address or job.hostnames[0])
 
 
 def measure(payload: str, rank: int, world_size: int, address: str) -> None:
@@ -41,6 +45,22 @@ def measure(payload: str, rank: int, world_size: int, address: str) -> None:
     os.environ["OMP_NUM_THREADS"] = str(assignment.threads_per_rank)
     _print_to(AttemptFiles(Path(assignment.attempt_folder)).output(rank))
     run_one(assignment, rank, world_size, address)
+
+
+def _require_code_of(payload: str, rank: int) -> None:
+    """Refuse to measure with other code than the driver's: the record would name the wrong one."""
+    import msgspec
+
+    from scaling_study.measure.rank import report_failure
+    from scaling_study.spec import Assignment, AttemptFiles
+    from scaling_study.submit.version import code_version
+
+    assignment = msgspec.json.decode(payload, type=Assignment)
+    if code_version() == assignment.code_version:
+        return
+    error = RuntimeError(f"this node runs version {code_version()} of the code, its driver {assignment.code_version}")
+    report_failure(AttemptFiles(Path(assignment.attempt_folder)), rank, error)
+    raise error
 
 
 def _print_to(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A sweep on a platform: measure what is missing, one run after another, and wait for what others measure.
+"""A sweep on this machine: measure what is missing, one run after another, and wait for what others measure.
 
 Runs that a live driver holds are waited for; those of a dead driver are taken over. A run whose rank was killed from
 outside is started again, as often as the platform says; one that failed by itself is not.
@@ -6,24 +6,17 @@ outside is started again, as often as the platform says; one that failed by itse
 
 from __future__ import annotations
 
-import os
-import shutil
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
 
-import msgspec
-
-from scaling_study.errors import UserError, write_atomically
+from scaling_study.errors import UserError
 from scaling_study.processes import identity
 from scaling_study.roofline import infeasible_because
 from scaling_study.spec import (
     Assignment,
     Catalogue,
-    Executor,
     FailureKind,
-    Model,
     Outcome,
     Platform,
     Progress,
@@ -34,29 +27,14 @@ from scaling_study.spec import (
     ranks_of,
     run_id,
 )
+from scaling_study.submit.checks import changed_since, check_hardware, check_writable
 from scaling_study.submit.local import alone_on_this_machine, run_locally
+from scaling_study.submit.monitor import Monitor
 from scaling_study.submit.store import HEARTBEAT_S, RunStore
 from scaling_study.submit.verdict import ended, utc_now
 from scaling_study.submit.version import code_version
 
-NEEDED_FREE_BYTES = 64 * 2**20
 _WAIT_S = 0.5
-
-
-class Monitor(Protocol):
-    """Who is told how a sweep goes on."""
-
-    def start(self, run: Run, position: int, total: int) -> None:
-        """A run is started."""
-
-    def progress(self, run: Run, progress: Progress) -> None:
-        """A run goes on."""
-
-    def finish(self, run: Run, result: RunResult, *, fresh: bool) -> None:
-        """A run has ended, or its result was there already."""
-
-    def note(self, message: str) -> None:
-        """Something that a person should know."""
 
 
 class Driver:
@@ -104,25 +82,13 @@ class Driver:
         Raises:
             UserError: says which.
         """
-        if self.platform.executor is not Executor.LOCAL:
-            raise UserError(
-                f"platforms with the executor {self.platform.executor} cannot be used yet",
-                where=f"platform {self.platform.name}",
-                remedy="Use a platform with the executor local.",
-            )
-        for run in runs:
-            if run.hardware != self.platform.hardware:
-                raise UserError(
-                    f"{run_id(run)} needs {run.hardware}",
-                    where=f"platform {self.platform.name}, which measures {self.platform.hardware} only",
-                    remedy="Choose the platform that has this hardware.",
-                )
+        check_hardware(runs, self.platform)
         check_writable(self.store.root)
 
     def _obtain(self, run: Run, position: int, total: int) -> tuple[RunResult | None, bool]:
         """The result of a run and whether it was measured now; None while another driver holds the run."""
         result = self.store.result(run)
-        changed = self._changed_since(result) if result is not None else None
+        changed = changed_since(result, self.catalogue, self.manifests) if result is not None else None
         if result is not None and changed is None:
             return result, False
         if self.store.set_aside(run, result):
@@ -132,22 +98,6 @@ class Driver:
             return None, False
         self.monitor.start(run, position, total)
         return self._attempts(run, number), True
-
-    def _changed_since(self, result: RunResult) -> str | None:
-        """What a run's names meant when it was measured and no longer mean, or None.
-
-        A run names its model and its data; the result knows what they were.
-        """
-        run = result.run
-        if not isinstance(run, TrainingRun):
-            return None
-        model = self.catalogue.models[run.model]
-        if result.model is not None and _dimensions(result.model) != _dimensions(model):
-            return f"of a model {run.model} with other dimensions"
-        manifest = self.manifests.get(run.protocol.data)
-        if manifest and result.environment and result.environment.data_sha256 != manifest.sha256:
-            return f"of data {run.protocol.data} with other tokens"
-        return None
 
     def _attempts(self, run: Run, number: int) -> RunResult:
         for left in range(self.platform.attempts - 1, -1, -1):
@@ -195,25 +145,3 @@ class Driver:
         if time.monotonic() - self._beat_s > HEARTBEAT_S:
             self._beat_s = time.monotonic()
             self.store.heartbeat(run, number)
-
-
-def _dimensions(model: Model) -> Model:
-    return msgspec.structs.replace(model, source="")
-
-
-def check_writable(folder: Path) -> None:
-    """Find out now, not after an hour, that a folder cannot be written or has no room.
-
-    Raises:
-        UserError: says which.
-    """
-    probe = folder / f".probe-{os.getpid()}"
-    write_atomically(probe, b"")
-    probe.unlink(missing_ok=True)
-    free = shutil.disk_usage(folder).free
-    if free < NEEDED_FREE_BYTES:
-        raise UserError(
-            f"{free / 2**20:.1f} MiB are free, {NEEDED_FREE_BYTES / 2**20:.0f} MiB are needed",
-            where=str(folder),
-            remedy="Free some space, or put the folder on another disk.",
-        )

@@ -46,6 +46,11 @@ def failures(
     return found
 
 
+def reported_failures(files: AttemptFiles, ranks: int) -> list[RankFailure]:
+    """What ranks reported of their end, whichever host they were on."""
+    return [failure for rank in range(ranks) if (failure := _reported(files, rank)) is not None]
+
+
 def _reported(files: AttemptFiles, rank: int) -> RankFailure | None:
     try:
         return msgspec.json.decode(files.failure(rank).read_bytes(), type=RankFailure)

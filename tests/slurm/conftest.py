@@ -1,0 +1,175 @@
+"""A private Slurm for all tests of this folder, and the scenario study on it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import msgspec
+import polars as pl
+import pytest
+
+from scaling_study.spec import Config, expand, run_id
+from tests.slurm.cluster import Cluster
+
+ROOT = Path(__file__).resolve().parents[2]
+SCENARIO = ROOT / "tests/workflow/scenario/config"
+PLATFORM = """
+title: a private Slurm of four nodes
+executor: slurm
+hardware: cpu
+first_iteration_limit_s: 60
+iteration_limit_s: 20
+run_limit_s: 120
+slurm:
+  partition: main
+  nodes: 4
+  nodes_at_once: 4
+  tasks_per_node: 1
+  memory_gib_per_node: 1
+  least_minutes: 1
+  most_minutes: 10
+  start_up_minutes: 1
+  poll_s: 0.5
+  unknown_s: 10
+  environment: {GLOO_SOCKET_IFNAME: lo}
+"""
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        item.add_marker(pytest.mark.slurm)
+
+
+@pytest.fixture(scope="session")
+def cluster():
+    if os.geteuid() != 0:
+        pytest.skip("a private Slurm needs root")
+    if shutil.which("slurmctld", path=f"{os.environ['PATH']}:/usr/sbin") is None:
+        pytest.skip("Slurm is not installed: python -m tests.slurm.cluster install")
+    folder = Path(tempfile.mkdtemp(prefix="scaling-study-slurm-"))  # other users must be able to enter it
+    made = Cluster(folder)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class Study:
+    """A checkout's worth of the scenario study, and drivers of it."""
+
+    def __init__(self, cluster, folder):
+        self.cluster, self.folder = cluster, folder
+        self.config = folder / "config"
+        shutil.copytree(SCENARIO, self.config)
+        self.platform()
+        self.drivers = []
+        self.measure_data()
+
+    def platform(self, **changes):
+        """(Re)write the platform's file; `changes` are of its `slurm` settings."""
+        text = PLATFORM
+        for name, value in changes.items():
+            lines = [line for line in text.splitlines() if line.strip().partition(":")[0] != name]
+            top = name in ("attempts", "run_limit_s")
+            lines.insert(2 if top else len(lines), f"{'' if top else '  '}{name}: {value}")
+            text = "\n".join(lines) + "\n"
+        (self.config / "platforms/cluster.yaml").write_text(text)
+
+    def command(self, *arguments):
+        return [sys.executable, "-m", "scaling_study.cli", "--config", str(self.config), *arguments]
+
+    def measure_data(self):
+        subprocess.run(self.command("prepare", "tiny", "--results", str(self.results)), check=True, capture_output=True)
+
+    @property
+    def results(self):
+        return self.folder / "results"
+
+    def output(self, sweep):
+        return self.results / f"scenario/cluster/{sweep}.parquet"
+
+    def start(self, sweep="data_parallel"):
+        """A driver in the background; its words go to a file."""
+        log = self.folder / f"driver-{len(self.drivers)}.log"
+        with log.open("w") as file:
+            driver = subprocess.Popen(
+                self.command("measure", "scenario", sweep, "--platform", "cluster", "--output", str(self.output(sweep)),
+                             "--results", str(self.results)),
+                env=self.cluster.environment, stdout=file, stderr=subprocess.STDOUT, cwd=self.folder,
+            )  # fmt: skip
+        self.drivers.append((driver, log))
+        return driver
+
+    def finish(self, driver, timeout_s=180):
+        """The exit code of a driver and what it said."""
+        code = driver.wait(timeout_s)
+        return code, next(log for one, log in self.drivers if one is driver).read_text()
+
+    def measure(self, sweep="data_parallel"):
+        return self.finish(self.start(sweep))
+
+    def kill(self, driver, how=signal.SIGKILL):
+        driver.send_signal(how)
+        driver.wait(30)
+
+    # -- what there is ------------------------------------------------------------------------------------------
+
+    def run_ids(self, sweep="data_parallel"):
+        config = Config(self.config)
+        return [run_id(run) for run in expand(config.study("scenario"), sweep, config.catalogue)]
+
+    def store(self, name):
+        return self.results / "store/cluster" / name
+
+    def attempts(self, name):
+        return sorted((self.store(name) / "attempts").glob("[0-9]*"))
+
+    def entries(self, name):
+        """The ledger of every attempt at a run that was submitted."""
+        paths = [attempt / "job.json" for attempt in self.attempts(name)]
+        return [msgspec.json.decode(path.read_bytes()) for path in paths if path.exists()]
+
+    def records(self, sweep="data_parallel"):
+        return pl.read_parquet(self.output(sweep))
+
+    def jobs(self):
+        """Names and states of all jobs of this study that Slurm knows, pending and running first."""
+        runs = [path.name for path in (self.results / "store/cluster").glob("*_*")]
+        names = {entry["name"] for run in runs for entry in self.entries(run)}
+        lines = self.cluster.run("squeue", "--array", "-h", "--states=all", "-o", "%j|%i|%T").splitlines()
+        return [line.split("|") for line in lines if line.split("|")[0] in names]
+
+    def alive(self):
+        return [job for job in self.jobs() if job[2] in ("PENDING", "RUNNING", "CONFIGURING", "COMPLETING")]
+
+    def until(self, holds, timeout_s=60):
+        deadline = time.monotonic() + timeout_s
+        while not (found := holds()):
+            assert time.monotonic() < deadline, f"not within {timeout_s} s: {self.jobs()}"
+            time.sleep(0.1)
+        return found
+
+    def until_running(self, name, attempt=-1):
+        """Wait until a run is at its iterations."""
+        self.until(lambda: self.attempts(name) and (self.attempts(name)[attempt] / "progress.json").exists())
+        return self.entries(name)[attempt]
+
+
+@pytest.fixture
+def study(cluster, tmp_path):
+    made = Study(cluster, tmp_path)
+    yield made
+    for driver, _ in made.drivers:
+        if driver.poll() is None:
+            driver.kill()
+    for _, job_id, _ in made.alive() if (made.results / "store/cluster").exists() else []:
+        cluster.run("scancel", job_id, check=False)
