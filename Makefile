@@ -13,7 +13,7 @@ INPUTS := pyproject.toml constraints/cpu.txt
 # Snakemake ends when make does, even if make is killed.
 SNAKEMAKE = SCALING_STUDY_OWNER_PID=$$PPID PATH="$(abspath $(BIN)):$$PATH" exec $(BIN)/snakemake
 
-.PHONY: help study test figure paper lint bench clean
+.PHONY: help study test figure paper lint bench slurm-check clean
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 
@@ -24,6 +24,7 @@ help:
 	@echo 'make paper                            rebuild the paper from committed records (no torch)'
 	@echo 'make lint                             style, types, workflow format'
 	@echo 'make bench                            training beside transformers and torchtitan; starting, profiling, the model's limits'
+	@echo 'make slurm-check                      a private Slurm on this Debian machine (root); the study through it, and faults'
 	@echo 'make clean                            remove what was measured and built; keep committed records and figures'
 
 study: $(VENV)/.train
@@ -49,6 +50,11 @@ lint: $(VENV)/.dev
 bench: $(VENV)/.train $(VENV)/.dev
 	@$(MAKE) --no-print-directory $(VENV)/.bench || echo 'torchtitan cannot be installed here; going on without it' >&2
 	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m benchmarks $(BENCH)
+
+# Installs Debian packages, starts every daemon for itself, and leaves none behind.
+slurm-check: $(VENV)/.train $(VENV)/.dev
+	@$(BIN)/python -m tests.slurm.cluster install
+	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest tests/slurm
 
 clean:
 	rm -rf .snakemake paper/paper.pdf paper/build

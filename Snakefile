@@ -18,6 +18,7 @@ own_what_is_started()
 try:
     plan = Plan(config)
     if not plan.cached and not {"-n", "--dry-run", "--dryrun"} & set(sys.argv):
+        plan.check_budget()
         plan.set_damaged_aside()
     targets = plan.targets()
 except UserError as error:

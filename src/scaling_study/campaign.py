@@ -48,7 +48,13 @@ def measure_sweep(
         UserError: study, sweep, platform or data are not as they must be, or the output cannot be written.
     """
     study, platform, catalogue = config.study(study_name), config.platform(platform_name), config.catalogue
-    runs = expand(study, sweep_name, catalogue)
+    runs = [run for run in expand(study, sweep_name, catalogue) if run.hardware == platform.hardware]
+    if not runs:
+        raise UserError(
+            f"no run of {sweep_name} is of {platform.hardware}",
+            where=f"platform {platform.name}",
+            remedy="Choose the platform that has the sweep's hardware.",
+        )
     data_folder = results_folder / "data"
     check_writable(output.parent)
     store = RunStore(results_folder / "store" / platform.name)
@@ -105,7 +111,7 @@ def promote_records(config: Config, study: Study, platform_name: str, results_fo
     paths = sorted(source.glob("*.parquet"))
     if not paths:
         raise UserError("there are no records", where=str(source), remedy=f"Measure the study {study.name} first.")
-    missing = {name for name, sweep in study.sweeps.items() if sweep.status == "ready"} - {path.stem for path in paths}
+    missing = _measurable(config, study, platform_name) - {path.stem for path in paths}
     if missing:
         raise UserError(
             f"records of {', '.join(sorted(missing))} are missing",
@@ -121,6 +127,17 @@ def promote_records(config: Config, study: Study, platform_name: str, results_fo
     for path, copy in copies.items():
         write_atomically(copy, read_bytes(path))
     return list(copies.values())
+
+
+def _measurable(config: Config, study: Study, platform_name: str) -> set[str]:
+    """The sweeps of a study that a platform has records of: those with runs of its hardware."""
+    hardware = None if platform_name == PREDICT else config.platform(platform_name).hardware
+    return {
+        name
+        for name, sweep in study.sweeps.items()
+        if sweep.status == "ready"
+        and any(hardware in (None, run.hardware) for run in expand(study, name, config.catalogue))
+    }
 
 
 def _other_inputs(study: Study, results_folder: Path) -> list[Path]:

@@ -194,6 +194,44 @@ def paper(
 
 
 @cli.command()
+@click.option("--platform", "platform_name", required=True, help="Whose run store.")
+@click.option("--json", "as_json", is_flag=True, help="For machines.")
+@_results
+@click.pass_obj
+def status(config: Config, platform_name: str, as_json: bool, results_folder: Path) -> None:
+    """How many runs of a platform have a result, and which jobs go on.
+
+    Example: scaling-study status --platform slurm-h100
+    """
+    from scaling_study.overview import print_status, status_of
+
+    found = status_of(config.platform(platform_name), results_folder)
+    if as_json:
+        import msgspec
+
+        click.echo(msgspec.json.format(msgspec.json.encode(found)))
+    else:
+        print_status(found)
+
+
+@cli.command()
+@click.argument("run_ids", metavar="[RUN...]", nargs=-1)
+@click.option("--platform", "platform_name", required=True, help="Whose jobs.")
+@_results
+@click.pass_obj
+def cancel(config: Config, run_ids: tuple[str, ...], platform_name: str, results_folder: Path) -> None:
+    """Ask Slurm to end the jobs of runs, or of all that go on; the next start submits them again.
+
+    Example: scaling-study cancel --platform slurm-h100
+    """
+    from scaling_study.submit.slurm.overview import cancel as cancel_jobs
+
+    platform = config.platform(platform_name)
+    for one in cancel_jobs(results_folder / "store" / platform.name, run_ids):
+        click.echo(f"{one.job_id or one.name}: {one.run_id}")
+
+
+@cli.command()
 @click.argument("study_name", metavar="STUDY")
 @click.option("--platform", "platform_name", required=True, help="The platform that measured.")
 @_results

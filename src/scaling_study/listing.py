@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from scaling_study.console import printer
 from scaling_study.roofline import infeasible_because, least_gpu_hours, least_memory_gib
-from scaling_study.spec import Catalogue, Config, Run, TrainingRun, expand, ranks_of, run_id
+from scaling_study.spec import Catalogue, Config, Platform, Run, TrainingRun, expand, ranks_of, run_id
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
 def list_runs(config: Config, study_name: str, sweep_name: str | None, platform_name: str | None) -> dict[str, Any]:
@@ -20,12 +23,17 @@ def list_runs(config: Config, study_name: str, sweep_name: str | None, platform_
     study, catalogue = config.study(study_name), config.catalogue
     platform = config.platform(platform_name) if platform_name else None
     rows: dict[str, dict[str, Any]] = {}
+    known: list[Run] = []
     for name in [sweep_name] if sweep_name else study.sweeps:
         for run in expand(study, name, catalogue):
             if platform is None or run.hardware == platform.hardware:
+                if run_id(run) not in rows:
+                    known.append(run)
                 row = rows.setdefault(run_id(run), {"run_id": run_id(run), "sweeps": [], **_describe(run, catalogue)})
                 row["sweeps"].append(name)
     listed = list(rows.values())
+    if platform is not None:
+        _add_costs(rows, known, platform, config)
     sweeps = [name for name in study.sweeps if any(name in row["sweeps"] for row in listed)]
     return {
         "study": study.name,
@@ -67,7 +75,32 @@ def _totals(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "gpu_hours_at_least": sum(hours) if hours else None,
         "node_hours_at_least": sum(node_hours) if node_hours else None,
         "runs_without_bound": len(feasible) - len(hours),
+        **_expected(rows),
     }
+
+
+def _add_costs(rows: dict[str, dict[str, Any]], runs: list[Run], platform: Platform, config: Config) -> None:
+    """What each run would take on a platform, by the performance model or a bound."""
+    from scaling_study.predict.forecasts import Forecast, forecast
+    from scaling_study.predict.library import Library
+    from scaling_study.submit.cost import costs_of
+
+    predictable = [run for run in runs if config.catalogue.hardware[run.hardware].part]
+    found: dict[str, Forecast] = {}
+    if predictable and (config.root / "calibration").is_dir():
+        forecasts = forecast(predictable, config.catalogue, Library(config.root), timelines=False)
+        found = {run_id(one.run): one for one in forecasts}
+    for name, cost in costs_of(runs, found, platform, config.catalogue).items():
+        rows[name]["expected"] = cost
+
+
+def _expected(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    costs = [row["expected"] for row in rows if "expected" in row]
+    if not costs:
+        return {}
+    from scaling_study.submit.cost import total
+
+    return {"expected": total(costs)}
 
 
 def print_listing(listing: dict[str, Any]) -> None:
@@ -93,6 +126,22 @@ def print_listing(listing: dict[str, Any]) -> None:
         bounds = ["no bound" if value is None else f"{value:,.1f}" for value in hours]
         summary.add_row(name, *(f"{count:,}" for count in counts), *bounds)
     console.print(summary)
+    if "expected" in listing["totals"]:
+        console.print(_expectations(listing))
     console.print(
         "Lower bounds: every FLOP of the timed iterations at the part's dense peak; what is real takes longer."
     )
+
+
+def _expectations(listing: dict[str, Any]) -> Table:
+    """What a platform would take for it: sums a sweep, and of all runs once."""
+    from rich.table import Table
+
+    names = ("sweep", "runs", "bounded", "GPU-hours", "node-hours", "longest, min", "energy, kWh", "price")
+    table = Table(*names, title="expected on the platform, by the performance model or the limit of a run")
+    for name, totals in [*listing["sweeps"].items(), ("all, each run once", listing["totals"])]:
+        cost = totals["expected"]
+        hours = [f"{value:,.1f}" for value in (cost.gpu_hours, cost.node_hours, cost.longest_s / 60, cost.energy_kwh)]
+        price = "" if cost.price is None else f"{cost.price:,.0f}"
+        table.add_row(name, f"{cost.runs:,}", f"{cost.bounded:,}", *hours, price)
+    return table

@@ -23,6 +23,7 @@ from scaling_study.spec import (
     MODEL_TABLES,
     PREDICT,
     Config,
+    Executor,
     FigureRequest,
     Run,
     Study,
@@ -61,7 +62,7 @@ class Plan:
     """
 
     def __init__(self, settings: Mapping[str, Any], root: Path = Path()) -> None:
-        known = {"studies", "source", "study", "figure", "platform", "config_folder"}
+        known = {"studies", "source", "study", "figure", "platform", "config_folder", "budget_gpu_hours"}
         if set(settings) - known:
             unknown = ", ".join(sorted(set(settings) - known))
             raise UserError(
@@ -86,6 +87,8 @@ class Plan:
         if not self.cached:
             for platform in set(self.platforms.values()) - {PREDICT}:
                 self.config.platform(platform)
+        self._budget = settings.get("budget_gpu_hours")
+        self.cores = os.cpu_count() or 1  # Snakemake lowers what a rule asks to what it was given
         self._figure = settings.get("figure")
         self._lock: IO[str] | None = None
 
@@ -131,6 +134,19 @@ class Plan:
 
     # -- inputs and parameters of rules -------------------------------------------------------------------------
 
+    def is_local(self, study: str) -> bool:
+        """Whether a study is measured on this machine, where runs disturb each other."""
+        platform = self.platforms[study]
+        return platform != PREDICT and self.config.platform(platform).executor is Executor.LOCAL
+
+    def measuring_threads(self, wildcards: Wildcards) -> int:
+        """Cores that measuring a sweep keeps from others: all of this machine, or one that watches jobs elsewhere."""
+        return self.cores if self.is_local(wildcards.study) else 1
+
+    def local_runs(self, wildcards: Wildcards) -> int:
+        """How many of this machine's places for measured runs a sweep takes."""
+        return 1 if self.is_local(wildcards.study) else 0
+
     def figure_records(self, wildcards: Wildcards) -> list[str]:
         """The files that a figure is drawn from: records or a table; none for one of definitions alone."""
         return self._drawn_from(wildcards.study, self.studies[wildcards.study].figures[wildcards.figure])
@@ -138,7 +154,20 @@ class Plan:
     def _drawn_from(self, study: str, request: FigureRequest) -> list[str]:
         if request.of in MODEL_TABLES:
             return [self._model_table(study, str(request.of))]
-        return [self.records(study, request.sweep)] if request.sweep else []
+        return self._sweep_records(study, request.sweep) if request.sweep else []
+
+    def _sweep_records(self, study: str, sweep: str) -> list[str]:
+        """The record files of a sweep: what the platform measured, and what is predicted if the study is."""
+        predicted = f"{self.place}/{study}/{PREDICT}/{sweep}.parquet"
+        if self.studies[study].platform != PREDICT or self.platforms[study] == PREDICT:
+            return [self.records(study, sweep)]
+        own = [self.records(study, sweep)] if self._measured(study, sweep) else []
+        return [*own, predicted]
+
+    def _measured(self, study: str, sweep: str) -> bool:
+        """Whether a study's platform has the hardware of some run of a sweep."""
+        hardware = self.config.platform(self.platforms[study]).hardware
+        return any(run.hardware == hardware for run in expand(self.studies[study], sweep, self.config.catalogue))
 
     def _model_table(self, study: str, name: str) -> str:
         """A table of the performance model: of its errors, or of what a prediction hangs on."""
@@ -162,7 +191,7 @@ class Plan:
     def table_records(self, wildcards: Wildcards) -> list[str]:
         """The record files that a table is made of; none for one of definitions alone."""
         sweep = self.studies[wildcards.study].tables[wildcards.table].sweep
-        return [self.records(wildcards.study, sweep)] if sweep else []
+        return self._sweep_records(wildcards.study, sweep) if sweep else []
 
     def table_definitions(self, wildcards: Wildcards) -> list[str]:
         """The configuration files that a table of definitions alone is made of; none for one of records."""
@@ -186,7 +215,12 @@ class Plan:
 
     def paper_records(self) -> list[str]:
         """The record files whose numbers the paper prints."""
-        return [self.records(study.name, sweep) for study in self._reported() for sweep in self.sweeps(study)]
+        return [
+            path
+            for study in self._reported()
+            for sweep in self.sweeps(study)
+            for path in self._sweep_records(study.name, sweep)
+        ]
 
     def paper_tables(self) -> list[str]:
         """The tables of the performance model whose numbers the paper prints."""
@@ -246,7 +280,12 @@ class Plan:
 
     def all_records(self) -> list[str]:
         """The record file of every sweep of every study."""
-        return [self.records(study.name, sweep) for study in self.studies.values() for sweep in self.sweeps(study)]
+        return [
+            path
+            for study in self.studies.values()
+            for sweep in self.sweeps(study)
+            for path in self._sweep_records(study.name, sweep)
+        ]
 
     def _require(self, records: list[str]) -> None:
         for path in (self.root / record for record in records):
@@ -312,13 +351,44 @@ class Plan:
         return hashlib.sha256(msgspec.json.encode(said, order="sorted")).hexdigest()[:16]
 
     def _runs(self, wildcards: Wildcards) -> list[Run]:
-        return expand(self.studies[wildcards.study], wildcards.sweep, self.config.catalogue)
+        """The runs of a sweep that its job is about: all of them, or those of the platform's hardware."""
+        runs = expand(self.studies[wildcards.study], wildcards.sweep, self.config.catalogue)
+        platform = getattr(wildcards, "platform", PREDICT)
+        if platform == PREDICT:
+            return runs
+        hardware = self.config.platform(platform).hardware
+        return [run for run in runs if run.hardware == hardware]
 
     def drawing_code(self) -> list[str]:
         """The modules that draw; a change of one redraws, and measures nothing."""
         package = Path(__file__).parent
         drawn_by = [*(package / "present").rglob("*"), *(package / "records").glob("*.py")]
         return sorted(str(path) for path in drawn_by if path.suffix in (".py", ".otf"))
+
+    def check_budget(self) -> None:
+        """Refuse to begin what would take more GPU-hours than the profile allows (`budget_gpu_hours`).
+
+        Raises:
+            UserError: it would, or the budget is no number.
+        """
+        if self._budget is None or self.cached:
+            return
+        try:
+            budget = float(self._budget)
+        except (TypeError, ValueError) as error:
+            what = f"budget_gpu_hours is {self._budget!r}, a number is needed"
+            raise UserError(what, where="--config", remedy="Mend the profile.") from error
+        from scaling_study.listing import list_runs
+
+        asked = {name: platform for name, platform in self.platforms.items() if platform != PREDICT}
+        totals = [list_runs(self.config, name, None, platform)["totals"] for name, platform in asked.items()]
+        hours = sum(one["expected"].gpu_hours for one in totals if "expected" in one)
+        if hours > budget:
+            raise UserError(
+                f"all of it takes about {hours:,.0f} GPU-hours, the budget is {budget:,.0f} (budget_gpu_hours)",
+                where=", ".join(asked.values()),
+                remedy="Raise it, or leave out sweeps; `scaling-study runs STUDY --platform P` says what takes it.",
+            )
 
     # -- one at a time ------------------------------------------------------------------------------------------
 

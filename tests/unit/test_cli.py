@@ -331,8 +331,8 @@ def _measure(config, results, platform="here", sweep="one", output=None):
             "one",
             "{config}/platforms: there is no nowhere.yaml. Did you mean 'here'? Known: cluster, gpus, here.",
         ),
-        ("cluster", "one", "platform cluster: platforms with the executor slurm cannot be used yet. Use a platform"),
-        ("gpus", "one", "platform gpus, which measures gpu only: m_cpu_n1_dp1-tp1-pp1_"),
+        ("cluster", "one", "{config}/platforms/cluster.yaml: a platform has `slurm` settings if and only if its executor"),
+        ("gpus", "one", "platform gpus: no run of one is of gpu. Choose the platform that has the sweep's hardware."),
         (
             "here",
             "one",

@@ -24,11 +24,11 @@ rule measure:
     log:
         "results/logs/{study}/{platform}/{sweep}.log",
     wildcard_constraints:
-        platform="(?!predict/)[a-z0-9-]+",
+        platform="(?!(predict|model)/)[a-z0-9-]+",
     priority: 10  # before predictions, which take no cores from it afterwards
-    threads: workflow.cores
+    threads: plan.measuring_threads
     resources:
-        local_runs=1,
+        local_runs=plan.local_runs,
     params:
         runs=plan.run_ids,
         definitions=plan.definitions,

@@ -44,14 +44,18 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     extrapolated: bool
 
 
-def forecast(runs: Sequence[Run], catalogue: Catalogue, library: Library) -> list[Forecast]:
+def forecast(runs: Sequence[Run], catalogue: Catalogue, library: Library, *, timelines: bool = True) -> list[Forecast]:
     """Predict runs, in order.
+
+    Args:
+        timelines: whether iterations are simulated and analysed; without, the closed form says how long they are,
+            within a per cent, and nothing is said of communication.
 
     Raises:
         UserError: the model knows no such part.
     """
     training = [run for run in runs if isinstance(run, TrainingRun)]
-    found = dict(zip(training, _training(training, catalogue, library), strict=True))
+    found = dict(zip(training, _training(training, catalogue, library, timelines=timelines), strict=True))
     return [
         found[run] if isinstance(run, TrainingRun) else _collective(run, catalogue.hardware[run.hardware], library)
         for run in runs
@@ -72,21 +76,27 @@ def _setup(run: TrainingRun, catalogue: Catalogue, library: Library) -> Setup:
     return setup_of_run(run, catalogue.models[run.model], catalogue.hardware[run.hardware], library)
 
 
-def _training(runs: Sequence[TrainingRun], catalogue: Catalogue, library: Library) -> list[Forecast]:
+def _training(
+    runs: Sequence[TrainingRun], catalogue: Catalogue, library: Library, *, timelines: bool
+) -> list[Forecast]:
     setups = [_setup(run, catalogue, library) for run in runs]
-    watts = np.zeros(len(runs))
+    watts, seconds = np.zeros(len(runs)), np.zeros(len(runs))
     for family, index in families(setups).items():
         mine = [setups[i] for i in index]
         batch = batch_of(mine)
         times = iteration(batch, library.parameter_set(family).values(), family)
+        seconds[index] = times.total
         watts[index] = power_w(batch, times, np.array([setup.power_limit_w for setup in mine]))
+    lengths = [None] * len(runs) if timelines else seconds.tolist()
     return [
-        _forecast(run, setup, catalogue.models[run.model], float(watt), library)
-        for run, setup, watt in zip(runs, setups, watts, strict=True)
+        _forecast(run, setup, catalogue.models[run.model], float(watt), library, length)
+        for run, setup, watt, length in zip(runs, setups, watts, lengths, strict=True)
     ]
 
 
-def _forecast(run: TrainingRun, setup: Setup, model: Model, watts: float, library: Library) -> Forecast:
+def _forecast(
+    run: TrainingRun, setup: Setup, model: Model, watts: float, library: Library, closed_form_s: float | None
+) -> Forecast:
     known = library.parameter_set(setup.part.family)
     peak_gib = peak_memory_gib(run, model)
     reason = _why_it_does_not_fit(run, peak_gib, setup.part.memory_gib)
@@ -98,13 +108,16 @@ def _forecast(run: TrainingRun, setup: Setup, model: Model, watts: float, librar
             metrics={"peak_memory_gib": peak_gib},
             extrapolated=known.extrapolated,
         )
-    found = timeline(run, setup, known.values())
-    seconds = found.iteration_ns / 1e9
+    times: dict[str, float] = {}
+    seconds = closed_form_s
+    if seconds is None:
+        found = timeline(run, setup, known.values())
+        seconds, times = found.iteration_ns / 1e9, _exposure(found)
     metrics = {
         "iteration_s": seconds,
         "iteration_s_low": seconds * known.error_low,
         "iteration_s_high": seconds * known.error_high,
-        **_exposure(found),
+        **times,
         "power_w_per_gpu": watts,
         "peak_memory_gib": peak_gib,
     }

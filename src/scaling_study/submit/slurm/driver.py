@@ -150,10 +150,10 @@ class SlurmDriver:
                 continue
             if self.store.set_aside(run, result):
                 self.monitor.note(f"{name}: its result is {changed or 'damaged'}; measuring it again")
-            if not self._adopt(run):
+            if not self._adopt(run, position, len(runs)):
                 self._claim(run, position, len(runs))
 
-    def _adopt(self, run: Run) -> bool:
+    def _adopt(self, run: Run, position: int, total: int) -> bool:
         """Watch the latest attempt if it was submitted and has not ended; whether it is."""
         number = self.store.attempts(run)
         files = self.store.files(run).attempt(number)
@@ -163,6 +163,7 @@ class SlurmDriver:
         if entry.job_id is None and self.store.is_held(run):
             return True  # another driver is submitting it at this moment; look again
         self._watched[run_id(run)] = _Watch(run, number, entry, time.monotonic())
+        self.monitor.start(run, position, total)
         self.monitor.note(
             f"{run_id(run)}: watching job {entry.job_id or entry.name}, submitted at {entry.submitted_at}"
         )
