@@ -331,7 +331,7 @@ def _measure(config, results, platform="here", sweep="one", output=None):
             "one",
             "{config}/platforms: there is no nowhere.yaml. Did you mean 'here'? Known: cluster, gpus, here.",
         ),
-        ("cluster", "one", "{config}/platforms/cluster.yaml: a platform has `slurm` settings if and only if its executor"),
+        ("cluster", "one", "{config}/platforms/cluster.yaml: a platform has `slurm` settings if and only if its"),
         ("gpus", "one", "platform gpus: no run of one is of gpu. Choose the platform that has the sweep's hardware."),
         (
             "here",
