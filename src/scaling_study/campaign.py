@@ -27,6 +27,7 @@ from scaling_study.spec import (
 )
 from scaling_study.submit import Driver, RunStore, SlurmDriver, check_writable, prepared
 from scaling_study.submit.expected import expected_seconds
+from scaling_study.submit.verdict import with_evidence
 
 
 def measure_sweep(
@@ -98,7 +99,7 @@ def _record(result: RunResult, catalogue: Catalogue, platform_name: str) -> dict
 
 def _failure(result: RunResult, store: RunStore) -> str:
     log = store.files(result.run).attempt(result.attempt).log
-    return f"{run_id(result.run)}: {result.outcome}: {result.reason} (log: {log})"
+    return f"{run_id(result.run)}: {result.outcome}: {with_evidence(result)}\n    log: {log}"
 
 
 def promote_records(config: Config, study: Study, platform_name: str, results_folder: Path) -> list[Path]:

@@ -82,6 +82,9 @@ class Cluster:
         for name in self.names:
             self.start_node(name)
         self._until("all nodes are idle", self._all_idle)
+        self.run("sacctmgr", "-i", "add", "account", "research", check=False)
+        self.run("sacctmgr", "-i", "add", "user", "root", "account=research", check=False)
+        self._until("root may submit jobs", lambda: self._succeeds("srun", "--immediate=5", "-n1", "true"))
 
     def stop(self) -> None:
         """End every daemon that belongs to this folder."""
@@ -241,6 +244,7 @@ AccountingStorageHost=127.0.0.1
 AccountingStoragePort={port1}
 AccountingStoragePass={root}/munge/socket
 AccountingStorageTRES=gres/gpu
+AccountingStorageEnforce=limits
 ReturnToService=2
 JobRequeue=1
 KillWait=5

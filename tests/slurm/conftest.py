@@ -16,6 +16,7 @@ import polars as pl
 import pytest
 
 from scaling_study.spec import Config, expand, run_id
+from scaling_study.submit.slurm.nodes import blamed
 from tests.slurm.cluster import Cluster
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -79,7 +80,7 @@ class Study:
         text = PLATFORM
         for name, value in changes.items():
             lines = [line for line in text.splitlines() if line.strip().partition(":")[0] != name]
-            top = name in ("attempts", "run_limit_s")
+            top = name in ("attempts", "iteration_limit_s")
             lines.insert(2 if top else len(lines), f"{'' if top else '  '}{name}: {value}")
             text = "\n".join(lines) + "\n"
         (self.config / "platforms/cluster.yaml").write_text(text)
@@ -147,6 +148,15 @@ class Study:
         names = {entry["name"] for run in runs for entry in self.entries(run)}
         lines = self.cluster.run("squeue", "--array", "-h", "--states=all", "-o", "%j|%i|%T").splitlines()
         return [line.split("|") for line in lines if line.split("|")[0] in names]
+
+    def blames(self):
+        """The failures of nodes that were written down, by node."""
+        return blamed(self.results / "store/cluster")
+
+    def nodes_of(self, name, attempt=0):
+        """The nodes of an attempt's job, in Slurm's notation."""
+        job_id = self.entries(name)[attempt]["job_id"]
+        return self.cluster.run("squeue", "-h", "--states=all", "-j", job_id, "-o", "%N").strip()
 
     def alive(self):
         return [job for job in self.jobs() if job[2] in ("PENDING", "RUNNING", "CONFIGURING", "COMPLETING")]

@@ -79,8 +79,7 @@ def test_what_was_never_submitted_is_submitted_once(study):
     code, said = study.measure()
     assert f"{name}: job scaling-study-000000000000 is not known to Slurm any more" in said
     assert len(study.entries(name)) == 2
-    if code:  # the other run was cancelled above
-        study.measure()
+    assert code == 0, said
     assert set(study.records()["outcome"]) == {"ok"}
 
 
@@ -94,7 +93,8 @@ def test_a_cancelled_job_is_told_and_the_next_start_measures_it(study):
     finished(study, [1, 2])
 
 
-def test_a_killed_rank_is_told_within_seconds_and_the_run_started_again(study):
+def test_a_killed_rank_is_told_within_seconds_and_the_run_started_again_elsewhere(study):
+    study.platform(exclude_after=1)
     driver = study.start()
     study.until_running(name_of(study))
     os.kill(ranks_of(study, name_of(study))[1], signal.SIGKILL)
@@ -102,8 +102,12 @@ def test_a_killed_rank_is_told_within_seconds_and_the_run_started_again(study):
     _, log = study.drivers[-1]
     study.until(lambda: "submitting it again" in log.read_text(), 30)
     assert time.monotonic() - killed_s < 20
+    node = study.cluster.run("scontrol", "show", "hostnames", study.nodes_of(name_of(study))).split()[1]
+    assert f"rank 1 on {node}: its process ended: Killed" in log.read_text()
     code, said = study.finish(driver)
     assert code == 0, said
+    assert f"{node}: jobs avoid it from now on" in said
+    assert f"#SBATCH --exclude={node}\n" in (study.attempts(name_of(study))[1] / "submission.sh").read_text()
     finished(study, [1, 2])
 
 
@@ -119,6 +123,7 @@ def test_a_node_that_dies_costs_the_attempt_of_its_run(study):
         code, said = study.finish(driver)
         assert code == 0, said
         assert "submitting it again" in said
+        assert list(study.blames()) == [node]
     finally:
         study.cluster.start_node(node)
         study.until(lambda: study.cluster.run("sinfo", "-h", "-t", "idle,mixed,alloc", "-o", "%D").strip() == "4", 90)
@@ -176,19 +181,63 @@ def test_an_interrupted_driver_leaves_or_cancels_its_jobs(study, setting, left):
         study.until(lambda: not study.alive(), 20)
     study.platform()
     code, said = study.measure()
-    if code:  # cancelled jobs are told once, then measured
-        code, said = study.measure()
     assert code == 0, said
     assert len(study.entries(name_of(study))) == (1 if left else 2)
 
 
 def test_wall_time_ends_a_run_and_says_so(study):
     _set_iterations(study, 2_000_000)
-    study.platform(most_minutes=1, start_up_minutes=0.1, attempts=1, run_limit_s=3)
-    code, said = study.finish(study.start())
+    study.platform(attempts=1)
+    driver = study.start()
+    study.until_running(name_of(study))
+    for name in study.run_ids():
+        study.cluster.run("scontrol", "update", f"jobid={study.entries(name)[0]['job_id']}", "endtime=now+3")
+    code, said = study.finish(driver)
     assert code == 1
     assert "ended as TIMEOUT" in said
     study.until(lambda: not study.alive())
+
+
+def test_a_rank_that_hangs_ends_the_run_and_leaves_its_stacks(study):
+    study.platform(iteration_limit_s=3)
+    driver = study.start()
+    study.until_running(name_of(study))
+    os.kill(ranks_of(study, name_of(study))[1], signal.SIGSTOP)
+    code, said = study.finish(driver)
+    assert code == 0, said
+    assert re.search(r"rank 0 on \S+: no iteration for 3 s after iteration \d+ \(iteration_limit_s\)", said)
+    assert re.search(r"\| .*training/step.py", said)
+    log = study.attempts(name_of(study))[0] / "log"
+    assert "most recent call first" in (log / "rank-000.log").read_text()
+    assert json.loads((log / "rank-000.flight.json").read_bytes())["entries"]
+    finished(study, [1, 2])
+
+
+def test_a_full_submit_limit_is_waited_for(study):
+    study.cluster.run("sacctmgr", "-i", "modify", "user", "root", "set", "maxsubmitjobs=1")
+    try:
+        code, said = study.measure()
+    finally:
+        study.cluster.run("sacctmgr", "-i", "modify", "user", "root", "set", "maxsubmitjobs=-1")
+    assert code == 0, said
+    assert said.count("Slurm takes no jobs now") == 1
+    finished(study, [1, 1])
+
+
+def test_a_folder_that_turns_read_only_loses_nothing(study):
+    driver = study.start()
+    study.until_running(name_of(study))
+    subprocess.run(["mount", "--bind", study.results, study.results], check=True)
+    try:
+        subprocess.run(["mount", "-o", "remount,bind,ro", study.results], check=True)
+        code, said = study.finish(driver)
+        assert code == 2
+        assert "the file system is read-only" in said
+        assert "Traceback" not in said
+        study.until(lambda: not study.alive())
+    finally:
+        subprocess.run(["umount", study.results], check=True)
+    finished(study, [1, 2])
 
 
 def test_no_process_of_a_run_is_left(study):

@@ -8,6 +8,10 @@ _PEER_SIGNS = ("Connection closed by peer", "Connection reset by peer", "Broken 
 _MEMORY_SIGNS = ("can't allocate memory", "CUDA out of memory", "not enough memory")
 
 
+class StalledError(Exception):
+    """No step for longer than the limit."""
+
+
 class NotFiniteError(Exception):
     """The loss is NaN or infinite."""
 
@@ -17,6 +21,8 @@ def classify(error: BaseException) -> FailureKind:
     message = str(error)
     if isinstance(error, NotFiniteError):
         return FailureKind.NOT_FINITE
+    if isinstance(error, StalledError):
+        return FailureKind.STALLED
     if isinstance(error, MemoryError) or any(sign in message for sign in _MEMORY_SIGNS):
         return FailureKind.OUT_OF_MEMORY
     if isinstance(error, KeyboardInterrupt):

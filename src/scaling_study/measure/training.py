@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import socket
 import time
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import torch
 from scaling_study.measure.failures import NotFiniteError
 from scaling_study.measure.machine import PeakMemory, cpu_name
 from scaling_study.measure.profile import profile_iterations
-from scaling_study.measure.report import Measurement, ProgressFile, environment
+from scaling_study.measure.report import Measurement, environment
 from scaling_study.processes import available_cores
 from scaling_study.spec import Assignment, AttemptFiles, RankReport, RunFiles, TrainingRun
 from scaling_study.timeline import exposure, write_timeline_file
@@ -21,8 +22,13 @@ from scaling_study.training.step import Trainer
 from scaling_study.training.tokens import TokenFile
 
 
-def measure_training(assignment: Assignment, files: AttemptFiles, rank: int) -> Measurement:
+def measure_training(
+    assignment: Assignment, files: AttemptFiles, rank: int, step: Callable[[int], None]
+) -> Measurement:
     """Train on this rank by the run's protocol; the process group exists already.
+
+    Args:
+        step: is told how many iterations are done.
 
     Raises:
         NotFiniteError: a loss is NaN or infinite.
@@ -33,7 +39,7 @@ def measure_training(assignment: Assignment, files: AttemptFiles, rank: int) -> 
     assert model is not None
     tokens = TokenFile(Path(assignment.data_folder), run.protocol.data)
     memory = PeakMemory()
-    loop = _Loop(Trainer(run, model, torch.device("cpu")), tokens, memory, ProgressFile(assignment, files, rank))
+    loop = _Loop(Trainer(run, model, torch.device("cpu")), tokens, memory, step)
     iteration_ns = [loop.timed(iteration) for iteration in range(run.protocol.iterations)]
     peak_gib, losses = memory.gib(), loop.losses.copy()
     window = range(run.protocol.iterations, run.protocol.iterations + run.protocol.profiled_iterations)
@@ -66,10 +72,10 @@ def measure_training(assignment: Assignment, files: AttemptFiles, rank: int) -> 
 
 
 class _Loop:
-    """Iterations of a trainer, each timed, its loss checked, progress reported outside the timed part."""
+    """Iterations of a trainer, each timed, its loss checked, its end told outside the timed part."""
 
-    def __init__(self, trainer: Trainer, tokens: TokenFile, memory: PeakMemory, progress: ProgressFile) -> None:
-        self.trainer, self.tokens, self.memory, self.progress = trainer, tokens, memory, progress
+    def __init__(self, trainer: Trainer, tokens: TokenFile, memory: PeakMemory, step: Callable[[int], None]) -> None:
+        self.trainer, self.tokens, self.memory, self.step = trainer, tokens, memory, step
         self.losses: list[float] = []
 
     def timed(self, iteration: int, around: AbstractContextManager[object] | None = None) -> int:
@@ -89,5 +95,5 @@ class _Loop:
                 raise NotFiniteError(f"the loss is {value} at iteration {iteration}")
             self.losses.append(value)
         self.memory.sample()
-        self.progress(iteration + 1)
+        self.step(iteration + 1)
         return duration_ns

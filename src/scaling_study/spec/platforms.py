@@ -36,6 +36,7 @@ class SlurmSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         memory_gib_per_node: asked for; None for all of a node.
         exclusive: whether a node is shared with nobody.
         exclude: nodes never used, in Slurm's notation.
+        exclude_after: failures of a node after which this platform's jobs avoid it too.
         most_minutes, least_minutes: of a job's wall time. submitit takes any signal for a time-out in jobs of ten
             minutes or less.
         start_up_minutes: from the start of a job to its first iteration.
@@ -62,6 +63,7 @@ class SlurmSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     memory_gib_per_node: Positive | None = None
     exclusive: bool = False
     exclude: NodeList | None = None
+    exclude_after: Positive = 2
     most_minutes: Positive
     least_minutes: Positive = 15
     start_up_minutes: Annotated[float, Meta(gt=0)] = 10.0

@@ -27,6 +27,8 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         ranks: how many processes the run has.
         run_folder: where `result.json` appears.
         attempt_folder: where ranks report progress and failures.
+        first_step_limit_s: from a rank's start to the end of its first iteration or call; it ends where that is passed.
+        step_limit_s: between two later ones, likewise.
         owner: ranks end when this process does; None where jobs outlive their driver.
     """
 
@@ -39,6 +41,8 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     data_folder: str
     code_version: str
     threads_per_rank: int
+    first_step_limit_s: float = 1800.0
+    step_limit_s: float = 600.0
     owner: ProcessIdentity | None = None
 
 
@@ -112,6 +116,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """How a run ended, and its measurement where it ended well. Times are UTC, ISO 8601.
 
     Attributes:
+        evidence: the last lines of the rank that is the cause: its traceback, or what it printed.
         ranks: of a training run, in rank order.
         calls: of a collective run, in rank order.
     """
@@ -121,6 +126,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     outcome: Outcome
     reason: str | None = None
     failure: FailureKind | None = None
+    evidence: str | None = None
     attempt: int
     started_at: str
     finished_at: str

@@ -60,6 +60,10 @@ class AttemptFiles:
         """What a rank printed."""
         return self.log / f"rank-{rank:03d}.log"
 
+    def flight_record(self, rank: int) -> Path:
+        """The last collectives of a rank that stalled."""
+        return self.log / f"rank-{rank:03d}.flight.json"
+
     def trace(self, rank: int) -> Path:
         """The raw trace of a rank, until it is reduced."""
         return self.folder / f"rank-{rank:03d}.trace.json"

@@ -142,4 +142,5 @@ class FailureKind(StrEnum):
     OUT_OF_MEMORY = "out_of_memory"
     KILLED = "killed"
     ERROR = "error"
+    STALLED = "stalled"
     PEER_LOST = "peer_lost"

@@ -43,6 +43,7 @@ SERVER = "scaling_study.measure.server"  # imported by the process that forks ra
 _POLL_S = 0.2  # ranks and driver share the cores
 _EVIDENCE_S = 1.5  # after the first sign of a failure, the ranks get this long to say what happened
 _EXIT_S = 5.0
+_OUTSIDE_S = 3.0
 _START_S = 2.0
 
 OnProgress = Callable[[Progress], None]
@@ -258,13 +259,13 @@ class _Watch:
         return progress
 
     def _late(self) -> str | None:
-        """Which limit is passed."""
+        """Which limit is passed; a rank that can still tell has told its own before."""
         now_s, limits = time.monotonic(), self.platform
         if now_s - self._start_s > limits.run_limit_s:
             return f"the run took longer than {limits.run_limit_s:.0f} s (run_limit_s)"
-        if self._done == 0 and now_s - self._start_s > limits.first_iteration_limit_s:
+        if self._done == 0 and now_s - self._start_s > limits.first_iteration_limit_s + _OUTSIDE_S:
             return f"no first {self._step} within {limits.first_iteration_limit_s:g} s (first_iteration_limit_s)"
-        if self._done and now_s - self._last_step_s > limits.iteration_limit_s:
+        if self._done and now_s - self._last_step_s > limits.iteration_limit_s + _OUTSIDE_S:
             last = f"{self._step} {self._done}"
             return f"no {self._step} for {limits.iteration_limit_s:g} s after {last} (iteration_limit_s)"
         return None

@@ -7,6 +7,7 @@ what they need and done nothing else, which is most of a small run's time saved.
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 
@@ -22,6 +23,7 @@ def start_rank(payload: str, address: str) -> None:
     """
     from submitit import JobEnvironment
 
+    _leave_signals_to_slurm()
     job = JobEnvironment()
     _require_code_of(payload, job.global_rank)
     measure(payload, job.global_rank, job.num_tasks, address or job.hostnames[0])
@@ -45,6 +47,15 @@ def measure(payload: str, rank: int, world_size: int, address: str) -> None:
     os.environ["OMP_NUM_THREADS"] = str(assignment.threads_per_rank)
     _print_to(AttemptFiles(Path(assignment.attempt_folder)).output(rank))
     run_one(assignment, rank, world_size, address)
+
+
+def _leave_signals_to_slurm() -> None:
+    """A rank ends by SIGTERM at once, and not by the warning before the wall time: why a job ended, Slurm says.
+
+    submitit ignores the one and takes the other for its own time-out, even where it is a preemption.
+    """
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGUSR2, signal.SIG_IGN)
 
 
 def _require_code_of(payload: str, rank: int) -> None:

@@ -124,6 +124,8 @@ class Driver:
             data_folder=str(self.data_folder.resolve()),
             code_version=code_version(),
             threads_per_rank=self.platform.threads_per_rank,
+            first_step_limit_s=self.platform.first_iteration_limit_s,
+            step_limit_s=self.platform.iteration_limit_s,
             owner=self.me,
         )
         infeasible = infeasible_because(run, model, hardware) if isinstance(run, TrainingRun) and model else None

@@ -22,6 +22,7 @@ from scaling_study.spec import (
 )
 
 _LOG_LINES = 8
+_OUTCOMES = {FailureKind.OUT_OF_MEMORY: Outcome.OUT_OF_MEMORY, FailureKind.STALLED: Outcome.TIMEOUT}
 _SIGNALS_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _SERVER_GONE = 255  # multiprocessing's exit code of a process whose server ended first
 
@@ -97,9 +98,10 @@ def verdict(assignment: Assignment, found: Sequence[RankFailure], started_at: st
     """The outcome of an attempt some of whose ranks failed: the most telling kind, the earliest of it."""
     kinds = list(FailureKind)
     cause = min(found, key=lambda failure: (kinds.index(failure.kind), failure.at_ns, failure.rank))
-    outcome = Outcome.OUT_OF_MEMORY if cause.kind is FailureKind.OUT_OF_MEMORY else Outcome.FAILED
+    outcome = _OUTCOMES.get(cause.kind, Outcome.FAILED)
     reason = f"rank {cause.rank} on {cause.host}: {cause.message}"
-    return ended(assignment, outcome, reason, started_at, cause.kind)
+    result = ended(assignment, outcome, reason, started_at, cause.kind)
+    return msgspec.structs.replace(result, evidence=cause.traceback or None)
 
 
 def ended(
@@ -116,6 +118,12 @@ def ended(
         started_at=started_at,
         finished_at=utc_now(),
     )
+
+
+def with_evidence(result: RunResult) -> str:
+    """Why a run has no measurement, and below it the last lines of the rank that is the cause."""
+    lines = (result.evidence or "").splitlines()[-_LOG_LINES:]
+    return "\n".join([result.reason or result.outcome.value, *(f"    | {line}" for line in lines)])
 
 
 def utc_now() -> str:

@@ -39,6 +39,7 @@ MOST_TELLING_FIRST = [
     FailureKind.OUT_OF_MEMORY,
     FailureKind.KILLED,
     FailureKind.ERROR,
+    FailureKind.STALLED,
     FailureKind.PEER_LOST,
 ]
 
@@ -72,9 +73,9 @@ def test_at_the_same_moment_the_first_rank_is_named():
 
 
 @pytest.mark.parametrize("kind", FailureKind)
-def test_only_memory_is_an_outcome_of_its_own(kind):
-    expected = Outcome.OUT_OF_MEMORY if kind is FailureKind.OUT_OF_MEMORY else Outcome.FAILED
-    assert judge(failure(kind)).outcome is expected
+def test_only_memory_and_a_stall_are_outcomes_of_their_own(kind):
+    expected = {FailureKind.OUT_OF_MEMORY: Outcome.OUT_OF_MEMORY, FailureKind.STALLED: Outcome.TIMEOUT}
+    assert judge(failure(kind)).outcome is expected.get(kind, Outcome.FAILED)
 
 
 @bounded

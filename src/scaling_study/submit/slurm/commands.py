@@ -19,6 +19,7 @@ _LIMIT_S = 60.0
 _KEPT = ("SLURM_CONF",)
 _SCRUBBED = ("SLURM_", "SBATCH_", "SRUN_", "SALLOC_", "SQUEUE_", "SACCT_", "SCANCEL_")
 _QUEUE_FORMAT = "%j|%i|%T|%r|%N"
+_LOST = "down,fail,no_respond"
 _ACCOUNTING_FORMAT = "JobName,JobID,State,ExitCode,NodeList"
 
 
@@ -93,6 +94,15 @@ class Slurm:
         if said is None:
             return None
         return [job for line in said.splitlines() if line.count("|") >= 4 for job in _accounted(line)]
+
+    def lost_of(self, nodes: str) -> list[str]:
+        """Those of some nodes that Slurm holds for down or failing; none while it does not answer.
+
+        Args:
+            nodes: in Slurm's notation.
+        """
+        said = self._run(["sinfo", "--noheader", "--Node", f"--nodes={nodes}", f"--states={_LOST}", "--format=%N"])
+        return sorted(set(said.split())) if said else []
 
     def cancel(self, job_ids: Sequence[str]) -> bool:
         """Ask Slurm to end jobs; whether it took the request."""

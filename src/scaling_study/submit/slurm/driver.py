@@ -31,21 +31,25 @@ from scaling_study.spec import (
     TrainingRun,
     ranks_of,
     run_id,
+    steps_of,
 )
 from scaling_study.submit.checks import changed_since, check_hardware, check_writable
 from scaling_study.submit.monitor import Monitor
-from scaling_study.submit.slurm import ledger
+from scaling_study.submit.slurm import ledger, nodes
 from scaling_study.submit.slurm.commands import Job, Slurm
 from scaling_study.submit.slurm.request import Shape, cannot_hold, settings_of, shape_of
-from scaling_study.submit.slurm.states import Cause, Phase
+from scaling_study.submit.slurm.states import NODE_WORDS, Cause, Phase
 from scaling_study.submit.slurm.submission import TryLaterError, submit
+from scaling_study.submit.slurm.tasks import failed_nodes, failures_of_tasks, read_log
 from scaling_study.submit.store import HEARTBEAT_S, RunStore
-from scaling_study.submit.verdict import ended, reported_failures, utc_now, verdict
+from scaling_study.submit.verdict import ended, reported_failures, utc_now, verdict, with_evidence
 from scaling_study.submit.version import code_version
 
 #: A result may appear on this host a little after its job has ended on another.
 _GRACE_S = 5.0
 _SLOWEST_FACTOR = 6.0
+#: A rank has stalled when a step takes longer than so many expected ones, and than so long.
+_STALLED_STEPS, _LEAST_STALL_S = 20, 60.0
 
 
 class _Watch(msgspec.Struct):
@@ -54,6 +58,8 @@ class _Watch(msgspec.Struct):
     Attributes:
         unknown_since: when Slurm was last known to know the job, monotonic seconds.
         ended_since: when it was seen to have ended, likewise; None while it goes on.
+        ours: this driver submitted it.
+        seen: this driver saw it go on.
     """
 
     run: Run
@@ -63,6 +69,7 @@ class _Watch(msgspec.Struct):
     job: Job | None = None
     ended_since: float | None = None
     ours: bool = False
+    seen: bool = False
 
 
 class SlurmDriver:
@@ -98,8 +105,8 @@ class SlurmDriver:
         self._restarts: dict[str, int] = {}
         self._timeouts: dict[str, int] = {}
         self._claimed: dict[str, tuple[Run, int]] = {}
-        self._retry_at, self._delay_s = 0.0, self._asked.poll_s
-        self._beat_s = time.monotonic()
+        self._retry_at, self._retry_s, self._delay_s = 0.0, 0.0, self._asked.poll_s
+        self._beat_s, self._waits = time.monotonic(), False
 
     # -- what a verb calls --------------------------------------------------------------------------------------
 
@@ -122,23 +129,25 @@ class SlurmDriver:
 
     def measure(self, runs: Sequence[Run]) -> list[RunResult]:
         """The results of all runs, in their order; jobs that others submitted are waited for."""
-        waited = False
         try:
             while True:
                 before = len(self._results)
-                self._look_at_runs(runs)
+                held = self._look_at_runs(runs)
                 self._submit_claimed()
+                released = self._look_at_jobs()
                 if len(self._results) == len(runs):
                     return [self._results[run_id(run)] for run in runs]
-                self._look_at_jobs()
-                waited = self._wait(moved=len(self._results) > before, said=waited)
+                if not released:
+                    self._wait(moved=len(self._results) > before, held=held)
         except KeyboardInterrupt:
             self._interrupted()
             raise
 
     # -- runs ---------------------------------------------------------------------------------------------------
 
-    def _look_at_runs(self, runs: Sequence[Run]) -> None:
+    def _look_at_runs(self, runs: Sequence[Run]) -> bool:
+        """Find results, watch attempts, claim what is free; whether other drivers hold some."""
+        held = False
         for position, run in enumerate(runs, start=1):
             name = run_id(run)
             if name in self._results or name in self._watched or name in self._claimed:
@@ -150,37 +159,43 @@ class SlurmDriver:
                 continue
             if self.store.set_aside(run, result):
                 self.monitor.note(f"{name}: its result is {changed or 'damaged'}; measuring it again")
-            if not self._adopt(run, position, len(runs)):
-                self._claim(run, position, len(runs))
+            number, entry = self._open_attempt(run)
+            if entry is None:
+                held |= not self._claim(run, position, len(runs))
+            elif entry.job_id is None and self.store.is_held(run):
+                held = True  # another driver is submitting it at this moment
+            else:
+                self._adopt(run, number, entry, position, len(runs))
+        return held
 
-    def _adopt(self, run: Run, position: int, total: int) -> bool:
-        """Watch the latest attempt if it was submitted and has not ended; whether it is."""
+    def _open_attempt(self, run: Run) -> tuple[int, ledger.Entry | None]:
+        """The latest attempt and its job, if it was submitted and has not ended."""
         number = self.store.attempts(run)
         files = self.store.files(run).attempt(number)
-        entry = ledger.read(files.folder) if number and not files.ended.exists() else None
-        if entry is None:
-            return False
-        if entry.job_id is None and self.store.is_held(run):
-            return True  # another driver is submitting it at this moment; look again
+        return number, ledger.read(files.folder) if number and not files.ended.exists() else None
+
+    def _adopt(self, run: Run, number: int, entry: ledger.Entry, position: int, total: int) -> None:
+        """Watch an attempt that another driver submitted, or this one before it was started again."""
         self._watched[run_id(run)] = _Watch(run, number, entry, time.monotonic())
         self.monitor.start(run, position, total)
         self.monitor.note(
             f"{run_id(run)}: watching job {entry.job_id or entry.name}, submitted at {entry.submitted_at}"
         )
-        return True
 
-    def _claim(self, run: Run, position: int, total: int) -> None:
+    def _claim(self, run: Run, position: int, total: int) -> bool:
+        """Claim the next attempt, to be submitted; False while a live driver holds the run."""
         number = self.store.claim(run, self.me)
         if number is None:
-            return  # a live driver holds it
+            return False
         self.monitor.start(run, position, total)
         reason = self._infeasible(run)
         if reason is None:
             self._claimed[run_id(run)] = (run, number)
-            return
+            return True
         result = ended(self._assignment(run, number), Outcome.INFEASIBLE, reason, utc_now())
         self.store.end(result)
         self._finish(run, result, fresh=True)
+        return True
 
     def _infeasible(self, run: Run) -> str | None:
         if not isinstance(run, TrainingRun):
@@ -204,16 +219,23 @@ class SlurmDriver:
         for shape, members in sorted(shapes.items(), key=lambda item: item[0]):
             assignments = [self._assignment(run, number) for run, number in members]
             try:
-                entries = submit(assignments, self.platform, shape, self.store.root / "jobs")
+                entries = submit(assignments, self.platform, shape, self._jobs, self._avoided())
             except TryLaterError as error:
                 if not self._found_after_all(members):
-                    self.monitor.note(f"Slurm takes no jobs now ({error}); trying again in {self._asked.poll_s:g} s")
-                    self._retry_at = time.monotonic() + self._asked.poll_s
+                    self._refused(error)
                     return
                 continue
+            self._retry_s = 0.0
             for (run, number), entry in zip(members, entries, strict=True):
                 del self._claimed[run_id(run)]
                 self._watched[run_id(run)] = _Watch(run, number, entry, time.monotonic(), ours=True)
+
+    def _refused(self, error: TryLaterError) -> None:
+        """Slurm takes no jobs now: try again, later and later; said once."""
+        if not self._retry_s:
+            self.monitor.note(f"Slurm takes no jobs now ({error}); trying again until it does")
+        self._retry_s = min(2 * self._retry_s or self._asked.poll_s, self._asked.poll_s * _SLOWEST_FACTOR)
+        self._retry_at = time.monotonic() + self._retry_s
 
     def _found_after_all(self, members: Sequence[tuple[Run, int]]) -> bool:
         """Whether a submission that looked refused is known to Slurm: the answer was lost, not the request."""
@@ -229,14 +251,18 @@ class SlurmDriver:
                 self._watched[run_id(run)] = _Watch(run, number, entry, time.monotonic(), ours=True)
         return True
 
-    def _look_at_jobs(self) -> None:
-        """Results first, then one query for all jobs, then accounting for those that the queue does not know."""
+    def _look_at_jobs(self) -> bool:
+        """Results first, then one query for all jobs, then accounting for those that the queue does not know.
+
+        Returns:
+            whether a run has become free to be claimed.
+        """
         for watch in list(self._watched.values()):
             result = self.store.result(watch.run)
             if result is not None:
                 self._finish(watch.run, result, fresh=True)
         if not self._watched:
-            return
+            return False
         watches = list(self._watched.values())
         queued = self.slurm.queue(watch.entry.name for watch in watches)
         self._tell(watches, queued or [])
@@ -246,6 +272,7 @@ class SlurmDriver:
             self._tell(lost, self.slurm.accounting((watch.entry.name for watch in lost), since) or [])
         for watch in watches:
             self._follow(watch)
+        return any(run_id(watch.run) not in self._watched | self._results for watch in watches)
 
     def _tell(self, watches: Iterable[_Watch], jobs: Sequence[Job]) -> None:
         """Give each watch what Slurm says of its job now."""
@@ -260,7 +287,7 @@ class SlurmDriver:
         """What an attempt's job being where it is means for it."""
         now, phase = time.monotonic(), watch.job.state.phase if watch.job else Phase.UNKNOWN
         if phase in (Phase.WAITING, Phase.RUNNING):
-            watch.unknown_since, watch.ended_since = now, None
+            watch.unknown_since, watch.ended_since, watch.seen = now, None, True
             self._show(watch)
             return
         gone = phase is Phase.UNKNOWN and now - watch.unknown_since > self._asked.unknown_s
@@ -285,18 +312,22 @@ class SlurmDriver:
             self._finish(run, result, fresh=True)
             return
         del self._watched[name]
+        self._blame(watch, result)
         if self._tries_again(watch, result):
-            self.monitor.note(f"{name}: {result.reason}; submitting it again")
+            self.monitor.note(f"{name}: {with_evidence(result)}; submitting it again")
             return
         self._finish(run, result, fresh=True)
 
     def _why(self, watch: _Watch) -> RunResult:
-        """What ranks reported, and where they did not, what Slurm says."""
+        """Slurm's reason where it ended the job itself, else what ranks reported and srun says of the others."""
         assignment, files = self._assignment(watch.run, watch.number), self._files(watch)
         cause = watch.job.state.cause if watch.job else None
-        found = reported_failures(files, assignment.ranks)
-        if found and cause not in (Cause.INFRASTRUCTURE, Cause.CANCELLED, Cause.TIME_LIMIT):
-            return verdict(assignment, found, watch.entry.submitted_at)
+        if cause in (None, Cause.FAILED, Cause.DONE):
+            found = reported_failures(files, assignment.ranks)
+            told = {failure.rank for failure in found}
+            found += [one for one in failures_of_tasks(self._log(watch), files) if one.rank not in told]
+            if found:
+                return verdict(assignment, found, watch.entry.submitted_at)
         outcome = {
             Cause.OUT_OF_MEMORY: Outcome.OUT_OF_MEMORY,
             Cause.TIME_LIMIT: Outcome.TIMEOUT,
@@ -313,9 +344,33 @@ class SlurmDriver:
         detail = f" ({job.detail})" if job.detail else ""
         return f"job {job.job_id} ended as {job.word}{where}{detail}"
 
+    def _blame(self, watch: _Watch, result: RunResult) -> None:
+        """Write down which nodes an attempt failed on, where it was a node's fault, and say which are avoided now."""
+        job, log, before = watch.job, self._log(watch), set(self._avoided())
+        at_fault = set(failed_nodes(log))
+        if job is not None and job.word.split(" ")[0] in NODE_WORDS:
+            at_fault |= set(self.slurm.lost_of(job.nodes)) if job.nodes else set()
+        if result.failure is FailureKind.KILLED and (job is None or job.state.cause is Cause.FAILED):
+            ends = failures_of_tasks(log, self._files(watch))
+            at_fault |= {end.host for end in ends if end.kind is FailureKind.KILLED}
+        for node in sorted(at_fault):
+            of = f"{run_id(watch.run)}.{watch.number}"
+            one = nodes.Blame(of=of, why=result.reason or result.outcome, at=utc_now())
+            nodes.blame(self.store.root, node, one)
+        for node in sorted(set(self._avoided()) - before):
+            folder = nodes.folder_of(self.store.root) / node
+            self.monitor.note(
+                f"{node}: jobs avoid it from now on, after repeated failures (delete {folder} to forgive)"
+            )
+
+    def _avoided(self) -> list[str]:
+        return nodes.avoided(self.store.root, self._asked.exclude_after)
+
     def _tries_again(self, watch: _Watch, result: RunResult) -> bool:
         """Whether this driver submits the run once more: what broke outside of it does not count as its failure."""
         name, cause = run_id(watch.run), watch.job.state.cause if watch.job else None
+        if not (watch.ours or watch.seen):
+            return True  # it ended before this start, which measures again what failed
         if cause is Cause.CANCELLED:
             return False
         if cause is Cause.INFRASTRUCTURE:
@@ -336,19 +391,18 @@ class SlurmDriver:
             return
         self.monitor.progress(watch.run, progress)
 
-    def _wait(self, *, moved: bool, said: bool) -> bool:
-        """Sleep until the next look; longer and longer while nothing changes. Whether the reason was told."""
+    def _wait(self, *, moved: bool, held: bool) -> None:
+        """Sleep until the next look; longer and longer while nothing changes."""
         self._delay_s = self._asked.poll_s if moved else min(self._delay_s * 1.3, self._asked.poll_s * _SLOWEST_FACTOR)
-        if not (self._watched or self._claimed) and not said:
+        if held and not (self._watched or self._claimed or self._waits):
             self.monitor.note("another driver submits what is left; waiting for it")
-            said = True
+            self._waits = True
         deadline = time.monotonic() + self._delay_s
         while (left := deadline - time.monotonic()) > 0:
             time.sleep(min(left, 1.0))
             if any(self.store.files(watch.run).result.exists() for watch in self._watched.values()):
                 break
             self._beat()
-        return said
 
     def _beat(self) -> None:
         """Show drivers on other hosts that the runs which this one has claimed and not submitted yet are held."""
@@ -372,6 +426,14 @@ class SlurmDriver:
 
     # -- small things -------------------------------------------------------------------------------------------
 
+    @property
+    def _jobs(self) -> Path:
+        return self.store.root / "jobs"
+
+    def _log(self, watch: _Watch) -> str:
+        """What srun and rank 0's launcher said."""
+        return read_log(self._jobs / watch.entry.name / f"{watch.entry.job_id}_0_log.out")
+
     def _files(self, watch: _Watch) -> AttemptFiles:
         return self.store.files(watch.run).attempt(watch.number)
 
@@ -382,6 +444,13 @@ class SlurmDriver:
         shape = shape_of(run, self.platform, self._hardware(run), self.expected_s.get(run_id(run)))
         longer = shape.minutes * 2 ** self._timeouts.get(run_id(run), 0)
         return msgspec.structs.replace(shape, minutes=min(longer, self._asked.most_minutes))
+
+    def _step_limit_s(self, run: Run) -> float:
+        """Several expected steps; the platform's limit where nothing is expected, or that is longer."""
+        limit_s, expected_s = self.platform.iteration_limit_s, self.expected_s.get(run_id(run))
+        if expected_s is None:
+            return limit_s
+        return min(limit_s, max(_STALLED_STEPS * expected_s / steps_of(run), _LEAST_STALL_S))
 
     def _assignment(self, run: Run, number: int) -> Assignment:
         files = self.store.files(run)
@@ -395,4 +464,6 @@ class SlurmDriver:
             data_folder=str(self.data_folder.resolve()),
             code_version=code_version(),
             threads_per_rank=self.platform.threads_per_rank,
+            first_step_limit_s=self.platform.first_iteration_limit_s,
+            step_limit_s=self._step_limit_s(run),
         )

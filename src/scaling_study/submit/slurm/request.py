@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -68,16 +68,21 @@ def cannot_hold(run: Run, platform: Platform, hardware: Hardware, expected_s: fl
     return None
 
 
-def parameters(platform: Platform, shape: Shape, name: str) -> dict[str, Any]:
-    """Parameters of submitit's executor for jobs of a shape; what is None is left to Slurm."""
+def parameters(platform: Platform, shape: Shape, name: str, avoid: Sequence[str] = ()) -> dict[str, Any]:
+    """Parameters of submitit's executor for jobs of a shape; what is None is left to Slurm.
+
+    Args:
+        avoid: nodes beside those that the platform excludes.
+    """
     asked = settings_of(platform)
+    exclude = ",".join([*([asked.exclude] if asked.exclude else []), *avoid])
     chosen: dict[str, Any] = {
         "job_name": name,
         "partition": asked.partition,
         "account": asked.account,
         "qos": asked.qos,
         "constraint": asked.constraint,
-        "exclude": asked.exclude,
+        "exclude": exclude or None,
         "time": shape.minutes,
         "nodes": shape.nodes,
         "ntasks_per_node": shape.tasks_per_node,

@@ -77,6 +77,9 @@ STATES: dict[str, State] = {
     "UPDATE_DB": _RUNNING,
 }
 
+#: Words for the failure of a node.
+NODE_WORDS = frozenset({"BOOT_FAIL", "LAUNCH_FAILED", "NODE_FAIL"})
+
 
 def state_of(word: str) -> State:
     """The state that a word of squeue or sacct stands for, `CANCELLED by 1000` and `CANCELLED+` included."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -40,12 +43,15 @@ def new_name() -> str:
     return f"scaling-study-{os.urandom(6).hex()}"
 
 
-def submit(assignments: Sequence[Assignment], platform: Platform, shape: Shape, folder: Path) -> list[ledger.Entry]:
+def submit(
+    assignments: Sequence[Assignment], platform: Platform, shape: Shape, folder: Path, avoid: Sequence[str] = ()
+) -> list[ledger.Entry]:
     """Submit attempts of one shape; each has its entry in the ledger before and after.
 
     Args:
         assignments: of the attempts, claimed already.
         folder: of submitit, on a file system that nodes share.
+        avoid: nodes that the jobs are not to have.
 
     Returns:
         the entries, in order.
@@ -61,7 +67,8 @@ def submit(assignments: Sequence[Assignment], platform: Platform, shape: Shape, 
     ]
     for assignment, entry in zip(assignments, entries, strict=True):
         ledger.write(Path(assignment.attempt_folder), entry)
-    jobs, script = _sbatch(assignments, platform, shape, folder / name, name)
+    payloads = [msgspec.json.encode(one).decode() for one in assignments]
+    jobs, script = sbatch(node.start_rank, payloads, parameters(platform, shape, name, avoid), folder / name, platform)
     known = []
     for assignment, entry, job_id in zip(assignments, entries, jobs, strict=True):
         attempt = Path(assignment.attempt_folder)
@@ -71,25 +78,40 @@ def submit(assignments: Sequence[Assignment], platform: Platform, shape: Shape, 
     return known
 
 
-def _sbatch(
-    assignments: Sequence[Assignment], platform: Platform, shape: Shape, folder: Path, name: str
+def sbatch(
+    task: Callable[[str, str], None],
+    payloads: Sequence[str],
+    asked: Mapping[str, Any],
+    folder: Path,
+    platform: Platform,
 ) -> tuple[list[str], Path | None]:
-    """Job ids, and the file that sbatch was given."""
+    """Job ids, one a payload, and the file that sbatch was given.
+
+    Args:
+        task: of every rank; it is given a payload and no address.
+        asked: parameters of submitit's executor.
+        folder: of submitit.
+
+    Raises:
+        TryLaterError: Slurm does not take them now.
+        UserError: it never will.
+    """
     import submitit
     from submitit.core.utils import FailedJobError, FailedSubmissionError
 
-    payloads = [msgspec.json.encode(one).decode() for one in assignments]
     try:
-        with scrubbed_environment():
+        with scrubbed_environment(), contextlib.redirect_stderr(io.StringIO()):  # submitit prints what sbatch says
             executor = submitit.SlurmExecutor(folder=folder, max_num_timeout=0)
-            executor.update_parameters(**parameters(platform, shape, name))
-            jobs = executor.map_array(node.start_rank, payloads, [""] * len(payloads))
+            executor.update_parameters(**asked)
+            jobs = executor.map_array(task, payloads, [""] * len(payloads))
     except (FailedJobError, FailedSubmissionError) as error:
         said = " ".join(str(error).split())
         if any(word.lower() in said.lower() for word in _LATER):
             raise TryLaterError(said) from error
         raise UserError(
-            f"sbatch refuses the job: {said}", where=f"platform {platform.name}", remedy="Mend the platform's file."
+            f"sbatch refuses the job: {said}",
+            where=f"platform {platform.name}",
+            remedy="Mend the platform's file.",
         ) from error
     except RuntimeError as error:  # submitit found no srun
         raise UserError(str(error), where=f"platform {platform.name}", remedy="Run this on a login node.") from error
