@@ -232,6 +232,28 @@ def cancel(config: Config, run_ids: tuple[str, ...], platform_name: str, results
 
 
 @cli.command()
+@click.option("--platform", "platform_name", required=True, help="Whose nodes.")
+@click.option("--nodes", "node_count", type=click.IntRange(1), help="How many  [default: as many as a job may have]")
+@_results
+@click.pass_obj
+def qualify(config: Config, platform_name: str, node_count: int | None, results_folder: Path) -> None:
+    """Check a platform's nodes before a study: arithmetic, memory, collectives within and between nodes.
+
+    One short job. Nodes that are slower than the others by far are named, and the platform's jobs avoid them.
+
+    Example: scaling-study qualify --platform slurm-h100 --nodes 64
+    """
+    from scaling_study.overview import print_health
+    from scaling_study.submit.qualify import qualify as check_nodes
+
+    platform = config.platform(platform_name)
+    hardware = config.catalogue.hardware[platform.hardware]
+    report, path = check_nodes(platform, hardware, node_count, results_folder, lambda line: click.echo(line, err=True))
+    print_health(report)
+    click.echo(path)
+
+
+@cli.command()
 @click.argument("study_name", metavar="STUDY")
 @click.option("--platform", "platform_name", required=True, help="The platform that measured.")
 @_results

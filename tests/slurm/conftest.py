@@ -15,7 +15,7 @@ import msgspec
 import polars as pl
 import pytest
 
-from scaling_study.spec import Config, expand, run_id
+from scaling_study.spec import Config, TrainingRun, expand, run_id
 from scaling_study.submit.slurm.nodes import blamed
 from tests.slurm.cluster import Cluster
 
@@ -67,20 +67,20 @@ def cluster():
 class Study:
     """A checkout's worth of the scenario study, and drivers of it."""
 
-    def __init__(self, cluster, folder):
-        self.cluster, self.folder = cluster, folder
+    def __init__(self, cluster, folder, config=SCENARIO, name="scenario"):
+        self.cluster, self.folder, self.name = cluster, folder, name
         self.config = folder / "config"
-        shutil.copytree(SCENARIO, self.config)
+        shutil.copytree(config, self.config)
         self.platform()
         self.drivers = []
-        self.measure_data()
+        self.prepare()
 
     def platform(self, **changes):
         """(Re)write the platform's file; `changes` are of its `slurm` settings."""
         text = PLATFORM
         for name, value in changes.items():
             lines = [line for line in text.splitlines() if line.strip().partition(":")[0] != name]
-            top = name in ("attempts", "iteration_limit_s")
+            top = name in ("attempts", "iteration_limit_s", "run_limit_s")
             lines.insert(2 if top else len(lines), f"{'' if top else '  '}{name}: {value}")
             text = "\n".join(lines) + "\n"
         (self.config / "platforms/cluster.yaml").write_text(text)
@@ -88,23 +88,35 @@ class Study:
     def command(self, *arguments):
         return [sys.executable, "-m", "scaling_study.cli", "--config", str(self.config), *arguments]
 
-    def measure_data(self):
-        subprocess.run(self.command("prepare", "tiny", "--results", str(self.results)), check=True, capture_output=True)
+    def prepare(self):
+        config = Config(self.config)
+        runs = [run for sweep in config.study(self.name).sweeps for run in expand(*self._sweep(config, sweep))]
+        for data in sorted({run.protocol.data for run in runs if isinstance(run, TrainingRun)}):
+            subprocess.run(
+                self.command("prepare", data, "--results", str(self.results)), check=True, capture_output=True
+            )
+
+    def _sweep(self, config, sweep):
+        return config.study(self.name), sweep, config.catalogue
 
     @property
     def results(self):
         return self.folder / "results"
 
     def output(self, sweep):
-        return self.results / f"scenario/cluster/{sweep}.parquet"
+        return self.results / f"{self.name}/cluster/{sweep}.parquet"
 
     def start(self, sweep="data_parallel"):
         """A driver in the background; its words go to a file."""
+        output = str(self.output(sweep))
+        return self.start_verb("measure", self.name, sweep, "--platform", "cluster", "--output", output)
+
+    def start_verb(self, *arguments):
+        """A verb in the background."""
         log = self.folder / f"driver-{len(self.drivers)}.log"
         with log.open("w") as file:
             driver = subprocess.Popen(
-                self.command("measure", "scenario", sweep, "--platform", "cluster", "--output", str(self.output(sweep)),
-                             "--results", str(self.results)),
+                self.command(*arguments, "--results", str(self.results)),
                 env=self.cluster.environment, stdout=file, stderr=subprocess.STDOUT, cwd=self.folder,
             )  # fmt: skip
         self.drivers.append((driver, log))
@@ -126,7 +138,7 @@ class Study:
 
     def run_ids(self, sweep="data_parallel"):
         config = Config(self.config)
-        return [run_id(run) for run in expand(config.study("scenario"), sweep, config.catalogue)]
+        return [run_id(run) for run in expand(*self._sweep(config, sweep))]
 
     def store(self, name):
         return self.results / "store/cluster" / name
@@ -168,6 +180,14 @@ class Study:
             time.sleep(0.1)
         return found
 
+    def end(self):
+        """Leave no driver and no job."""
+        for driver, _ in self.drivers:
+            if driver.poll() is None:
+                driver.kill()
+        for _, job_id, _ in self.alive() if (self.results / "store/cluster").exists() else []:
+            self.cluster.run("scancel", job_id, check=False)
+
     def until_running(self, name, attempt=-1):
         """Wait until a run is at its iterations."""
         self.until(lambda: self.attempts(name) and (self.attempts(name)[attempt] / "progress.json").exists())
@@ -178,8 +198,4 @@ class Study:
 def study(cluster, tmp_path):
     made = Study(cluster, tmp_path)
     yield made
-    for driver, _ in made.drivers:
-        if driver.poll() is None:
-            driver.kill()
-    for _, job_id, _ in made.alive() if (made.results / "store/cluster").exists() else []:
-        cluster.run("scancel", job_id, check=False)
+    made.end()

@@ -2,6 +2,7 @@
 
 from scaling_study.spec.datasets import Dataset, SourceCount, TextSource, TokenManifest
 from scaling_study.spec.hardware import Hardware, Sourced
+from scaling_study.spec.health import NodeCheck, RankHealth
 from scaling_study.spec.load import Config
 from scaling_study.spec.models import Model
 from scaling_study.spec.platforms import PREDICT, Platform, SlurmSettings
@@ -84,6 +85,7 @@ __all__ = [
     "FigureRequest",
     "Hardware",
     "Model",
+    "NodeCheck",
     "Outcome",
     "Pacing",
     "PipelineSchedule",
@@ -94,6 +96,7 @@ __all__ = [
     "Protocol",
     "Provenance",
     "RankFailure",
+    "RankHealth",
     "RankReport",
     "ReductionDtype",
     "ReportedPoint",

@@ -56,6 +56,10 @@ class AttemptFiles:
         """Why a rank ended."""
         return self.folder / f"rank-{rank:03d}.failure.json"
 
+    def health(self, rank: int) -> Path:
+        """What a rank found in a check of nodes."""
+        return self.folder / f"rank-{rank:03d}.health.json"
+
     def output(self, rank: int) -> Path:
         """What a rank printed."""
         return self.log / f"rank-{rank:03d}.log"

@@ -29,6 +29,32 @@ def start_rank(payload: str, address: str) -> None:
     measure(payload, job.global_rank, job.num_tasks, address or job.hostnames[0])
 
 
+def start_check(payload: str, address: str) -> None:
+    """The task of a check of nodes.
+
+    Args:
+        payload: a `NodeCheck` as JSON.
+        address: of rank 0's host for the others; empty for the name that the job knows it by.
+
+    Raises:
+        RuntimeError: this node has other code than whoever asked for the check.
+    """
+    import msgspec
+    from submitit import JobEnvironment
+
+    from scaling_study.spec import AttemptFiles, NodeCheck
+
+    _leave_signals_to_slurm()
+    job, check = JobEnvironment(), msgspec.json.decode(payload, type=NodeCheck)
+    os.environ["OMP_NUM_THREADS"] = str(check.threads_per_rank)
+    _print_to(AttemptFiles(Path(check.folder)).output(job.global_rank))
+    if (error := _other_code(check.code_version)) is not None:
+        raise error
+    from scaling_study.measure.health import check_node
+
+    check_node(check, job.global_rank, job.num_tasks, address or job.hostnames[0])
+
+
 def measure(payload: str, rank: int, world_size: int, address: str) -> None:
     """Measure an assignment on this rank; what it prints goes to the attempt's log.
 
@@ -64,14 +90,21 @@ def _require_code_of(payload: str, rank: int) -> None:
 
     from scaling_study.measure.rank import report_failure
     from scaling_study.spec import Assignment, AttemptFiles
-    from scaling_study.submit.version import code_version
 
     assignment = msgspec.json.decode(payload, type=Assignment)
-    if code_version() == assignment.code_version:
-        return
-    error = RuntimeError(f"this node runs version {code_version()} of the code, its driver {assignment.code_version}")
-    report_failure(AttemptFiles(Path(assignment.attempt_folder)), rank, error)
-    raise error
+    error = _other_code(assignment.code_version)
+    if error is not None:
+        report_failure(AttemptFiles(Path(assignment.attempt_folder)), rank, error)
+        raise error
+
+
+def _other_code(version: str) -> RuntimeError | None:
+    """Why this node may not measure for a driver of some version of the code, if it may not."""
+    from scaling_study.submit.version import code_version
+
+    if code_version() == version:
+        return None
+    return RuntimeError(f"this node runs version {code_version()} of the code, its driver {version}")
 
 
 def _print_to(path: Path) -> None:

@@ -43,6 +43,11 @@ def blame(store_root: Path, node: str, one: Blame) -> None:
     write_atomically(folder_of(store_root) / node / f"{one.of}.json", msgspec.json.encode(one))
 
 
+def forgive(store_root: Path, node: str, of: str) -> None:
+    """Take a failure of a node back, if it was written down."""
+    (folder_of(store_root) / node / f"{of}.json").unlink(missing_ok=True)
+
+
 def blamed(store_root: Path) -> dict[str, list[Blame]]:
     """The failures of each node that has some, by name; what cannot be read is left out."""
     found: dict[str, list[Blame]] = {}

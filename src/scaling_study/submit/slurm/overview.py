@@ -9,7 +9,7 @@ import msgspec
 
 from scaling_study.errors import UserError
 from scaling_study.spec import AttemptFiles, Progress, RunFiles
-from scaling_study.submit.slurm import ledger
+from scaling_study.submit.slurm import ledger, nodes
 from scaling_study.submit.slurm.commands import Job, Slurm
 
 
@@ -29,6 +29,20 @@ class OpenAttempt(msgspec.Struct, frozen=True, kw_only=True):
     nodes: str = ""
     done: int = 0
     total: int = 0
+
+
+class FailingNode(msgspec.Struct, frozen=True, kw_only=True):
+    """A node that runs failed on.
+
+    Attributes:
+        last: why, the last time.
+        avoided: whether jobs avoid it.
+    """
+
+    node: str
+    failures: int
+    last: str
+    avoided: bool
 
 
 def open_attempts(store_root: Path, slurm: Slurm | None = None) -> list[OpenAttempt]:
@@ -80,6 +94,21 @@ def outcomes(store_root: Path) -> dict[str, int]:
         except (OSError, msgspec.DecodeError):
             counts["damaged"] += 1
     return dict(sorted(counts.items()))
+
+
+def failing_nodes(store_root: Path, exclude_after: int) -> list[FailingNode]:
+    """Nodes that runs failed on, by name.
+
+    Args:
+        exclude_after: failures after which jobs avoid a node.
+    """
+    avoided = set(nodes.avoided(store_root, exclude_after))
+    return [
+        FailingNode(
+            node=name, failures=len(blames), last=max(blames, key=lambda one: one.at).why, avoided=name in avoided
+        )
+        for name, blames in nodes.blamed(store_root).items()
+    ]
 
 
 def cancel(store_root: Path, run_ids: tuple[str, ...], slurm: Slurm | None = None) -> list[OpenAttempt]:
