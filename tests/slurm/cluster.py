@@ -22,7 +22,6 @@ from pathlib import Path
 
 PACKAGES = ("slurm-wlm", "slurmdbd", "munge", "mariadb-server")
 NODES, CPUS, GPUS = 4, 8, 8
-_DAEMONS = ("slurmd", "slurmctld", "slurmdbd", "munged")
 _WAIT_S = 60.0
 
 
@@ -87,10 +86,12 @@ class Cluster:
         self._until("root may submit jobs", lambda: self._succeeds("srun", "--immediate=5", "-n1", "true"))
 
     def stop(self) -> None:
-        """End every daemon that belongs to this folder."""
-        for name in _DAEMONS:
-            self._kill(name, signal.SIGKILL)
+        """End every process that belongs to this folder: daemons, steps, ranks, and whoever asks this Slurm."""
         self._kill("mariadbd", signal.SIGTERM)
+        for pid, line in _processes():
+            if pid != os.getpid() and "mariadbd" not in line and self._owns(pid, line):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
     def start_node(self, name: str) -> None:
         """Start one slurmd."""
@@ -99,15 +100,11 @@ class Cluster:
 
     def kill_node(self, name: str) -> None:
         """Kill one slurmd and all its steps, as if the node had lost its power."""
-        for kind in ("slurmd", "slurmstepd"):
-            for pid, line in _processes():
-                if (
-                    kind in line.split(" ")[0]
-                    and str(self.root) in _environment(pid) + line
-                    and f"{name}" in line + _environment(pid)
-                ):
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGKILL)
+        log = f"{self.root}/log/slurmd-{name}.log"
+        for pid, line in _processes():
+            if line.startswith("slurm") and self._owns(pid, line) and log in _open_files(pid):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
     def stop_accounting(self) -> None:
         """End slurmdbd."""
@@ -211,11 +208,17 @@ class Cluster:
                 raise RuntimeError(f"{what}: not within {_WAIT_S:.0f} s; see {self.root}/log")
             time.sleep(0.1)
 
+    def _owns(self, pid: int, line: str) -> bool:
+        """Whether a process is of this Slurm; steps overwrite their environment, but stand in the folder of logs."""
+        with contextlib.suppress(OSError):
+            return any(
+                str(self.root) in one for one in (line, _environment(pid), str(Path(f"/proc/{pid}/cwd").readlink()))
+            )
+        return False
+
     def _kill(self, name: str, how: signal.Signals) -> None:
         for pid, line in _processes():
-            if Path(line.split(" ")[0]).name == name and (
-                str(self.root) in line or str(self.root) in _environment(pid)
-            ):
+            if Path(line.split(" ")[0]).name == name and self._owns(pid, line):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, how)
 
@@ -308,6 +311,14 @@ def _environment(pid: int) -> str:
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace")
     return ""
+
+
+def _open_files(pid: int) -> list[str]:
+    found = []
+    for path in Path(f"/proc/{pid}/fd").glob("*"):
+        with contextlib.suppress(OSError):
+            found.append(str(path.readlink()))
+    return found
 
 
 def main(arguments: list[str]) -> None:

@@ -56,6 +56,7 @@ def cluster():
         pytest.skip("Slurm is not installed: python -m tests.slurm.cluster install")
     folder = Path(tempfile.mkdtemp(prefix="scaling-study-slurm-"))  # other users must be able to enter it
     made = Cluster(folder)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a Slurm is left behind otherwise
     try:
         made.start()
         yield made
@@ -80,7 +81,7 @@ class Study:
         text = PLATFORM
         for name, value in changes.items():
             lines = [line for line in text.splitlines() if line.strip().partition(":")[0] != name]
-            top = name in ("attempts", "iteration_limit_s", "run_limit_s")
+            top = name in ("attempts", "first_iteration_limit_s", "iteration_limit_s", "run_limit_s")
             lines.insert(2 if top else len(lines), f"{'' if top else '  '}{name}: {value}")
             text = "\n".join(lines) + "\n"
         (self.config / "platforms/cluster.yaml").write_text(text)

@@ -13,8 +13,9 @@ import msgspec
 from scaling_study.spec import AttemptFiles, FailureKind, RankFailure
 from scaling_study.submit.verdict import log_tail
 
-_TASKS = re.compile(r"^srun: error: (?P<nodes>\S+): tasks? (?P<ranks>[\d,-]+): (?P<how>.+)$", re.MULTILINE)
-_NODE = re.compile(r"^srun: error: Node failure on (?P<nodes>\S+?)\.?$", re.MULTILINE)
+_NODES = r"(?P<nodes>[A-Za-z0-9_][A-Za-z0-9_.,\[\]-]*?)"
+_TASKS = re.compile(rf"^srun: error: {_NODES}: tasks? (?P<ranks>\d[\d,-]*): (?P<how>.+)$", re.MULTILINE)
+_NODE = re.compile(rf"^srun: error: Node failure on {_NODES}\.?$", re.MULTILINE)
 _CONSEQUENCES = re.compile(r"^srun: (?:launch/slurm: _step_signal: Terminating|Force Terminated) ", re.MULTILINE)
 _FROM_OUTSIDE = ("Killed", "Terminated", "Interrupt", "Hangup")
 _MEMORY = ("Out Of Memory",)

@@ -70,6 +70,15 @@ def test_caches_are_of_the_job_and_variables_are_quoted():
     assert all("$SLURM_JOB_ID" in line for line in setup[2:])
 
 
+@pytest.mark.parametrize(
+    ("excluded", "avoid", "asked"),
+    [(None, [], None), ("n1", [], "n1"), (None, ["n2", "n3"], "n2,n3"), ("n[1-4]", ["n7"], "n[1-4],n7")],
+)
+def test_nodes_that_failed_are_excluded_beside_those_of_the_platform(excluded, avoid, asked):
+    found = parameters(platform(exclude=excluded), Shape(2, 8, 45), "it", avoid)
+    assert found.get("exclude") == asked
+
+
 @pytest.mark.parametrize("name", ["partition", "account", "qos", "constraint", "exclude"])
 @pytest.mark.parametrize("value", ["a b", "a\n#SBATCH --uid=0", "--uid=0", "$(id)", "a;b", "", "a'b"])
 def test_no_value_becomes_an_option_or_a_command(name, value):

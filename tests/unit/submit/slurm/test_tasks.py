@@ -30,7 +30,15 @@ def test_all_of_them_where_nothing_was_said_before_the_others_were_ended():
     assert first_ends(late) == [TaskEnd(0, "ssn1", "Terminated")]
 
 
-@pytest.mark.parametrize("log", ["", "srun: error: Unable to create step\n", "error: ssn2: task 1: Killed\n"])
+@pytest.mark.parametrize(
+    "log",
+    [
+        "",
+        "srun: error: Unable to create step\n",
+        "error: ssn2: task 1: Killed\n",
+        "srun: error: ../x: task 1: Killed\n",
+    ],
+)
 def test_no_end_of_a_task(log):
     assert first_ends(log) == []
 
