@@ -10,6 +10,7 @@ class NodeCheck(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     Attributes:
         folder: where ranks meet, log and report.
+        code_digest: of the code of whoever asks; a node that has other code refuses.
         gemm_size: rows and columns of square matrices that are multiplied.
         copy_bytes: of a buffer that is copied.
         message_bytes: of collectives within a node, and of exchanges between two.
@@ -18,7 +19,7 @@ class NodeCheck(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     folder: str
     ranks: int
-    code_version: str
+    code_digest: str
     threads_per_rank: int
     gemm_size: int
     copy_bytes: int

@@ -27,6 +27,7 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         ranks: how many processes the run has.
         run_folder: where `result.json` appears.
         attempt_folder: where ranks report progress and failures.
+        code_digest: of the driver's code; a node that has other code refuses. None where both are one checkout.
         first_step_limit_s: from a rank's start to the end of its first iteration or call; it ends where that is passed.
         step_limit_s: between two later ones, likewise.
         owner: ranks end when this process does; None where jobs outlive their driver.
@@ -41,6 +42,7 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     data_folder: str
     code_version: str
     threads_per_rank: int
+    code_digest: str | None = None
     first_step_limit_s: float = 1800.0
     step_limit_s: float = 600.0
     owner: ProcessIdentity | None = None

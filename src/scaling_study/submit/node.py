@@ -25,7 +25,8 @@ def start_rank(payload: str, address: str) -> None:
 
     _leave_signals_to_slurm()
     job = JobEnvironment()
-    _require_code_of(payload, job.global_rank)
+    if job.local_rank == 0:  # one a node: all ranks of a node read the same files
+        _require_code_of(payload, job.global_rank)
     measure(payload, job.global_rank, job.num_tasks, address or job.hostnames[0])
 
 
@@ -48,7 +49,7 @@ def start_check(payload: str, address: str) -> None:
     job, check = JobEnvironment(), msgspec.json.decode(payload, type=NodeCheck)
     os.environ["OMP_NUM_THREADS"] = str(check.threads_per_rank)
     _print_to(AttemptFiles(Path(check.folder)).output(job.global_rank))
-    if (error := _other_code(check.code_version)) is not None:
+    if job.local_rank == 0 and (error := _other_code(check.code_digest)) is not None:
         raise error
     from scaling_study.measure.health import check_node
 
@@ -92,19 +93,21 @@ def _require_code_of(payload: str, rank: int) -> None:
     from scaling_study.spec import Assignment, AttemptFiles
 
     assignment = msgspec.json.decode(payload, type=Assignment)
-    error = _other_code(assignment.code_version)
+    error = _other_code(assignment.code_digest) if assignment.code_digest is not None else None
     if error is not None:
         report_failure(AttemptFiles(Path(assignment.attempt_folder)), rank, error)
         raise error
 
 
-def _other_code(version: str) -> RuntimeError | None:
-    """Why this node may not measure for a driver of some version of the code, if it may not."""
-    from scaling_study.submit.version import code_version
+def _other_code(digest: str) -> RuntimeError | None:
+    """Why this node may not measure for a driver that has some code, if it may not."""
+    from scaling_study.submit.version import code_digest
 
-    if code_version() == version:
+    if code_digest() == digest:
         return None
-    return RuntimeError(f"this node runs version {code_version()} of the code, its driver {version}")
+    return RuntimeError(
+        f"this node runs other code than its driver (modules' SHA-256 {code_digest()[:12]}, the driver's {digest[:12]})"
+    )
 
 
 def _print_to(path: Path) -> None:

@@ -21,7 +21,7 @@ from scaling_study.submit.slurm.states import Phase
 from scaling_study.submit.slurm.submission import TryLaterError, new_name, sbatch
 from scaling_study.submit.slurm.tasks import first_ends, read_log
 from scaling_study.submit.verdict import utc_now
-from scaling_study.submit.version import code_version
+from scaling_study.submit.version import code_digest, code_version
 
 _LOCAL_RANKS = 2
 _LOCAL_LIMIT_MIN = 10
@@ -68,7 +68,7 @@ def _check(platform: Platform, folder: Path, ranks: int) -> NodeCheck:
     return NodeCheck(
         folder=str(folder.resolve()),
         ranks=ranks,
-        code_version=code_version(),
+        code_digest=code_digest(),
         threads_per_rank=platform.threads_per_rank,
         **_ON_CPU,
     )

@@ -1,8 +1,9 @@
-"""Which code measured: the package's version and the commit of its checkout."""
+"""Which code measured: the package's version and the commit of its checkout; and a digest of its files."""
 
 from __future__ import annotations
 
 import functools
+import hashlib
 import subprocess
 from pathlib import Path
 
@@ -23,6 +24,17 @@ def code_version() -> str:
     except (OSError, subprocess.SubprocessError):
         return __version__  # installed from an archive, or git refuses the folder
     return f"{__version__}+{commit}{dirty}"
+
+
+@functools.cache
+def code_digest() -> str:
+    """SHA-256 of the package's modules: equal on two hosts if and only if they run the same code, git or not."""
+    package, digest = Path(__file__).parents[1], hashlib.sha256()
+    for path in sorted(package.rglob("*.py")):
+        content = path.read_bytes()
+        digest.update(f"{path.relative_to(package).as_posix()}:{len(content)}:".encode())
+        digest.update(content)
+    return digest.hexdigest()
 
 
 def _git(folder: Path, *arguments: str) -> str:

@@ -16,7 +16,7 @@ from scaling_study.spec import (
 )
 from scaling_study.submit.node import start_rank
 from scaling_study.submit.verdict import reported_failures
-from scaling_study.submit.version import code_version
+from scaling_study.submit.version import code_digest
 
 RUN = CollectiveRun(
     op=CollectiveOp.ALL_REDUCE,
@@ -34,7 +34,7 @@ def assignment(tmp_path):
     attempt.mkdir(parents=True)
     return Assignment(
         run=RUN, model=None, ranks=2, run_folder=str(tmp_path), attempt_folder=str(attempt), attempt=1,
-        data_folder="", code_version=code_version(), threads_per_rank=1,
+        data_folder="", code_version="v", code_digest=code_digest(), threads_per_rank=1,
     )  # fmt: skip
 
 
@@ -58,11 +58,11 @@ def test_two_tasks_of_a_job_measure_a_collective(assignment, tmp_path, monkeypat
 def test_a_node_with_other_code_refuses_and_says_so(assignment, tmp_path, monkeypatch):
     from submitit import LocalExecutor
 
-    other = msgspec.structs.replace(assignment, code_version="0.0.0+other")
+    other = msgspec.structs.replace(assignment, code_digest="0123456789abcdef")
     executor = LocalExecutor(folder=tmp_path / "jobs")
     executor.update_parameters(tasks_per_node=1, timeout_min=2)
     job = executor.submit(start_rank, msgspec.json.encode(other).decode(), "")
-    with pytest.raises(Exception, match="this node runs version"):
+    with pytest.raises(Exception, match="this node runs other code"):
         job.result()
     (failure,) = reported_failures(AttemptFiles(tmp_path / "attempts/001"), 2)
-    assert failure.message.endswith("of the code, its driver 0.0.0+other")
+    assert "the driver's 0123456789ab)" in failure.message

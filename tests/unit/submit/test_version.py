@@ -65,6 +65,21 @@ def test_without_git_the_version_stands_alone(checkout, monkeypatch):
     assert code_version() == __version__
 
 
+def test_the_digest_is_of_names_and_contents_of_modules(checkout):
+    code_digest = version.code_digest.__wrapped__
+    package = checkout / "src" / "package"
+    first = code_digest()
+    (package / "data.csv").write_text("no module")
+    assert code_digest() == first
+    (package / "room" / "module.py").rename(package / "room" / "other.py")
+    renamed = code_digest()
+    (package / "room" / "other.py").write_text("two\n")
+    assert len({first, renamed, code_digest()}) == 3
+    (package / "room" / "other.py").write_text("one\n")
+    (package / "room" / "other.py").rename(package / "room" / "module.py")
+    assert code_digest() == first
+
+
 def test_this_code_has_a_version():
     assert re.fullmatch(r"\d+\.\d+\.\d+(\+[0-9a-f]{12}(-dirty)?)?", version.code_version())
     assert version.code_version() is version.code_version()

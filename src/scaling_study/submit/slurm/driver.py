@@ -43,7 +43,7 @@ from scaling_study.submit.slurm.submission import TryLaterError, submit
 from scaling_study.submit.slurm.tasks import failed_nodes, failures_of_tasks, read_log
 from scaling_study.submit.store import HEARTBEAT_S, RunStore
 from scaling_study.submit.verdict import ended, reported_failures, utc_now, verdict, with_evidence
-from scaling_study.submit.version import code_version
+from scaling_study.submit.version import code_digest, code_version
 
 #: A result may appear on this host a little after its job has ended on another.
 _GRACE_S = 5.0
@@ -463,6 +463,7 @@ class SlurmDriver:
             attempt=number,
             data_folder=str(self.data_folder.resolve()),
             code_version=code_version(),
+            code_digest=code_digest(),
             threads_per_rank=self.platform.threads_per_rank,
             first_step_limit_s=self.platform.first_iteration_limit_s,
             step_limit_s=self._step_limit_s(run),
