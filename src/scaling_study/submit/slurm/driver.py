@@ -128,9 +128,9 @@ class SlurmDriver:
                 before = len(self._results)
                 self._look_at_runs(runs)
                 self._submit_claimed()
+                self._look_at_jobs()
                 if len(self._results) == len(runs):
                     return [self._results[run_id(run)] for run in runs]
-                self._look_at_jobs()
                 waited = self._wait(moved=len(self._results) > before, said=waited)
         except KeyboardInterrupt:
             self._interrupted()
