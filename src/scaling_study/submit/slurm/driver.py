@@ -157,7 +157,8 @@ class SlurmDriver:
         """Watch the latest attempt if it was submitted and has not ended; whether it is."""
         number = self.store.attempts(run)
         files = self.store.files(run).attempt(number)
-        entry = ledger.read(files.folder) if number and not files.ended.exists() else None
+        goes_on = files.claim.exists() and not files.ended.exists()  # a result set aside has freed its claim
+        entry = ledger.read(files.folder) if number and goes_on else None
         if entry is None:
             return False
         if entry.job_id is None and self.store.is_held(run):
