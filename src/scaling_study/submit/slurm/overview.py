@@ -45,8 +45,8 @@ def open_attempts(store_root: Path, slurm: Slurm | None = None) -> list[OpenAtte
 
 
 def _latest(files: RunFiles) -> AttemptFiles | None:
-    numbers = sorted(path.name for path in files.attempts.glob("[0-9][0-9][0-9]*")) if files.attempts.is_dir() else []
-    return files.attempt(int(numbers[-1])) if numbers else None
+    numbers = [int(path.name) for path in files.attempts.glob("[0-9][0-9][0-9]*")] if files.attempts.is_dir() else []
+    return files.attempt(max(numbers)) if numbers else None
 
 
 def _open(name: str, number: int, entry: ledger.Entry, attempt: AttemptFiles, job: Job | None) -> OpenAttempt:
