@@ -1,4 +1,4 @@
-"""The driver of a cluster against a Slurm of which every answer is scripted: what it submits, and what it makes of it."""
+"""The driver of a cluster against a Slurm of which every answer is scripted: what it submits, and what it concludes."""
 
 import itertools
 import os
@@ -14,7 +14,7 @@ from scaling_study.errors import UserError
 from scaling_study.processes import identity
 from scaling_study.spec import FailureKind, Outcome, ProcessIdentity, Progress, run_id
 from scaling_study.submit.slurm import ledger
-from tests.unit.samples import PART, TINY, bounded, run_result, training_run
+from tests.unit.samples import TINY, bounded, run_result, training_run
 from tests.unit.submit.slurm.simulated import GOOD, MINUTES, Cluster, Fate, driver_of, entry, use
 
 RUN = training_run()
@@ -343,6 +343,14 @@ def test_what_slurm_does_not_take_now_is_tried_again_later_and_later(cluster, dr
     assert all("Slurm takes no jobs now (Socket timed out)" in note for note in one.monitor.notes)
 
 
+def test_a_result_in_between_does_not_hasten_the_next_try(cluster, driver):
+    cluster.answers = ["taken", "refused"]
+    cluster.fates[run_id(RUN)] = [Fate(steps=((3.0, "RUNNING"),), result=True)]
+    driver(poll_s=10.0).measure([RUN, FOUR])
+    _, (refused_s, _, _), (again_s, _, _) = cluster.calls
+    assert again_s - refused_s >= 10.0
+
+
 def test_other_shapes_wait_with_the_one_that_is_refused(cluster, driver):
     cluster.answers = ["refused"]
     assert outcomes(driver().measure([RUN, FOUR])) == [Outcome.OK] * 2
@@ -357,7 +365,7 @@ def test_a_submission_whose_answer_was_lost_is_not_submitted_twice(cluster, driv
     assert [ledger.read(one.store.files(run).attempt(1).folder).job_id for run in RUNS] == ["1_0", "1_1", "1_2"]
 
 
-@pytest.mark.xfail(reason="whether a lost answer left a job is asked once, and no answer is taken for a no", strict=True)
+@pytest.mark.xfail(reason="whether a lost answer left a job is asked once, and silence is a no", strict=True)
 def test_a_lost_answer_is_not_submitted_twice_where_the_queue_is_down_as_well(cluster, driver):
     cluster.answers, cluster.queue_down = ["lost"], (lambda now_s: now_s < 5)
     driver().measure([RUN])
@@ -527,7 +535,7 @@ _scripts = st.fixed_dictionaries(
 
 
 def scripted(script, monkeypatch):
-    """A Slurm of a random script, which is never silent for as long as a job may be unknown, nor after a lost answer."""
+    """A Slurm of a random script, which is never silent for as long as a job may be unknown nor after a lost answer."""
     cluster, seen = use(Cluster(), monkeypatch), ((2.0, "PENDING"),) if "lost" in script["answers"] else ()
     for run, fates in zip(RUNS, script["fates"], strict=True):
         cluster.fates[run_id(run)] = [msgspec.structs.replace(fate, steps=(*seen, *fate.steps)) for fate in fates]
