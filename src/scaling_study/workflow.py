@@ -383,7 +383,7 @@ class Plan:
         asked = {name: platform for name, platform in self.platforms.items() if platform != PREDICT}
         totals = [list_runs(self.config, name, None, platform)["totals"] for name, platform in asked.items()]
         hours = sum(one["expected"].gpu_hours for one in totals if "expected" in one)
-        if hours > budget:
+        if not hours <= budget:  # nan allows nothing
             raise UserError(
                 f"all of it takes about {hours:,.0f} GPU-hours, the budget is {budget:,.0f} (budget_gpu_hours)",
                 where=", ".join(asked.values()),
