@@ -285,6 +285,14 @@ def test_a_job_that_slurm_has_forgotten_is_judged_after_its_time_and_not_before(
     assert cluster.calls[1][0] > 500.0
 
 
+@pytest.mark.xfail(reason="how a job ended is forgotten with the job", strict=True)
+def test_an_end_that_was_seen_once_holds_where_slurm_forgets_the_job_soon_after(cluster, driver):
+    steps = ((30.0, "RUNNING"), (20.0, "CANCELLED by 7"))
+    cluster.fates[run_id(RUN)] = [Fate(steps=steps, end=None), GOOD]
+    driver().measure([RUN])
+    assert len(cluster.jobs) == 1
+
+
 # -- a Slurm that does not answer -----------------------------------------------------------------------------------
 
 HOUR = Fate(steps=((10.0, "PENDING"), (3600.0, "RUNNING")), result=True)
