@@ -544,7 +544,7 @@ _scripts = st.fixed_dictionaries(
 
 def scripted(script, monkeypatch):
     """A Slurm of a random script, which is never silent for as long as a job may be unknown nor after a lost answer."""
-    cluster, seen = use(Cluster(), monkeypatch), ((2.0, "PENDING"),) if "lost" in script["answers"] else ()
+    cluster, seen = use(Cluster(), monkeypatch), ((90.0, "PENDING"),) if "lost" in script["answers"] else ()
     for run, fates in zip(RUNS, script["fates"], strict=True):
         cluster.fates[run_id(run)] = [msgspec.structs.replace(fate, steps=(*seen, *fate.steps)) for fate in fates]
     cluster.answers = list(script["answers"])
