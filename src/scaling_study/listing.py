@@ -83,15 +83,17 @@ def _add_costs(rows: dict[str, dict[str, Any]], runs: list[Run], platform: Platf
     """What each run would take on a platform, by the performance model or a bound."""
     from scaling_study.predict.forecasts import Forecast, forecast
     from scaling_study.predict.library import Library
-    from scaling_study.submit.cost import costs_of
+    from scaling_study.submit.cost import Cost, costs_of
 
-    predictable = [run for run in runs if config.catalogue.hardware[run.hardware].part]
     found: dict[str, Forecast] = {}
-    if predictable and (config.root / "calibration").is_dir():
-        forecasts = forecast(predictable, config.catalogue, Library(config.root), timelines=False)
+    if (config.root / "calibration").is_dir():
+        library = Library(config.root)
+        parts = {name: one.part for name, one in config.catalogue.hardware.items()}
+        known = [run for run in runs if (part := parts[run.hardware]) is not None and library.part(part) is not None]
+        forecasts = forecast(known, config.catalogue, library, timelines=False) if known else []
         found = {run_id(one.run): one for one in forecasts}
     for name, cost in costs_of(runs, found, platform, config.catalogue).items():
-        rows[name]["expected"] = cost
+        rows[name]["expected"] = cost if rows[name]["feasible"] else Cost(runs=1)  # what cannot fit is not submitted
 
 
 def _expected(rows: list[dict[str, Any]]) -> dict[str, Any]:

@@ -381,9 +381,14 @@ class Plan:
         from scaling_study.listing import list_runs
 
         asked = {name: platform for name, platform in self.platforms.items() if platform != PREDICT}
-        totals = [list_runs(self.config, name, None, platform)["totals"] for name, platform in asked.items()]
-        hours = sum(one["expected"].gpu_hours for one in totals if "expected" in one)
-        if hours > budget:
+        rows = {
+            (platform, row["run_id"]): row["expected"].gpu_hours
+            for name, platform in asked.items()
+            for row in list_runs(self.config, name, None, platform)["runs"]
+            if set(row["sweeps"]) & set(self.sweeps(self.studies[name]))
+        }
+        hours = sum(rows.values())  # a run that several sweeps or studies share is measured once
+        if not hours <= budget:  # nan allows nothing
             raise UserError(
                 f"all of it takes about {hours:,.0f} GPU-hours, the budget is {budget:,.0f} (budget_gpu_hours)",
                 where=", ".join(asked.values()),

@@ -11,8 +11,11 @@ import pytest
 
 from scaling_study import __version__
 from scaling_study.cli import main
+from scaling_study.processes import identity
 from scaling_study.records import record_of, write_records
 from scaling_study.spec import Config, Outcome, Provenance, expand, run_id
+from scaling_study.submit import RunStore
+from scaling_study.submit.slurm import ledger
 from tests.unit.samples import CONFIG, PART, ROOT, TINY, run_result, training_run
 
 SMALL_DATA = "{title: t, source: synthetic, documents: 60, words: 1500, vocabulary: 500}"
@@ -352,6 +355,107 @@ def test_an_output_in_the_place_of_a_file_is_one_message(config, tmp_path):
     (tmp_path / "file").write_bytes(b"")
     said = one_message(outcome(_measure(config, tmp_path / "results", output=tmp_path / "file" / "one.parquet")))
     assert said.startswith(str(tmp_path / "file"))
+
+
+# -- the jobs of a cluster ------------------------------------------------------------------------------------------
+
+CLUSTER = (
+    "{title: t, executor: slurm, hardware: cpu, slurm: {partition: p, nodes: 1, nodes_at_once: 1, most_minutes: 60}}"
+)
+
+
+@pytest.fixture
+def submitted(config, tmp_path, monkeypatch):
+    """A job that goes on, on a machine where every command of Slurm prints what it is told."""
+    (config / "platforms" / "cluster.yaml").write_text(CLUSTER)
+    one = training_run()
+    store = RunStore(tmp_path / "results" / "store" / "cluster")
+    number = store.claim(one, identity())
+    entry = ledger.Entry(
+        name="a", index=0, job_id="7", submitted_at="2030-01-31T12:00:00", minutes=15, nodes=1
+    )  # fmt: skip
+    ledger.write(store.files(one).attempt(number).folder, entry)
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder))
+
+    def make(**commands):
+        for name, body in commands.items():
+            (folder / name).write_text(f"#!/bin/bash\n{body}\n")
+            (folder / name).chmod(0o755)
+        return run_id(one)
+
+    return make
+
+
+@pytest.mark.parametrize("verb", ["status", "cancel"])
+def test_the_jobs_of_an_unknown_platform_are_one_message(verb, config, run):
+    said = one_message(run("--config", config, verb, "--platform", "clutser"))
+    assert said.endswith("there is no clutser.yaml. Did you mean 'cluster'? Known: cluster, gpus, here.")
+
+
+@pytest.mark.parametrize("verb", ["status", "cancel"])
+def test_the_jobs_of_a_platform_whose_file_is_wrong_are_one_message(verb, config, run):
+    said = one_message(run("--config", config, verb, "--platform", "cluster"))
+    assert said.startswith(f"{config}/platforms/cluster.yaml: a platform has `slurm` settings if and only if its")
+
+
+@pytest.mark.parametrize("verb", ["status", "cancel"])
+def test_jobs_are_of_a_platform(verb, run):
+    code, printed, said = run(verb)
+    assert (code, printed) == (2, "")
+    assert said.splitlines()[-1] == "Error: Missing option '--platform'."
+
+
+def test_the_status_of_a_store_for_machines_and_people(config, run, submitted, tmp_path):
+    name = submitted(squeue="echo 'a|7|RUNNING|None|n1'")
+    arguments = ("--config", config, "status", "--platform", "cluster", "--results", tmp_path / "results")
+    code, printed, said = run(*arguments, "--json")
+    found = json.loads(printed)
+    assert (code, said, found["platform"], found["results"]) == (0, "", "cluster", {})
+    assert [(one["run_id"], one["job_id"], one["state"]) for one in found["going_on"]] == [(name, "7", "RUNNING")]
+    code, printed, _ = run(*arguments)
+    assert code == 0
+    assert name in printed
+
+
+def test_a_status_needs_no_slurm(config, run, submitted, tmp_path):
+    submitted()
+    arguments = ("--config", config, "status", "--platform", "cluster", "--results", tmp_path / "results", "--json")
+    code, printed, said = run(*arguments)
+    assert (code, said) == (0, "")
+    assert [one["state"] for one in json.loads(printed)["going_on"]] == ["unknown"]
+
+
+def test_an_empty_store_has_a_status_and_nothing_to_cancel(config, run, tmp_path):
+    arguments = ("--platform", "here", "--results", tmp_path / "none")
+    assert run("--config", config, "status", *arguments) == (0, "here: results: none yet\nno job goes on\n", "")
+    assert run("--config", config, "cancel", *arguments) == (0, "", "")
+
+
+def test_what_is_cancelled_is_printed(config, run, submitted, tmp_path):
+    name = submitted(squeue="exit 1", scancel=f"echo $@ > {tmp_path}/cancelled")
+    arguments = ("--platform", "cluster", "--results", tmp_path / "results")
+    assert run("--config", config, "cancel", name, *arguments) == (0, f"7: {name}\n", "")
+    assert (tmp_path / "cancelled").read_text() == "7\n"
+
+
+def test_a_run_that_has_no_job_is_one_message(config, run, submitted, tmp_path):
+    submitted(scancel=f"echo > {tmp_path}/cancelled")
+    said = one_message(
+        run("--config", config, "cancel", "../no", "--platform", "cluster", "--results", tmp_path / "results")
+    )
+    assert said == (
+        f"{tmp_path}/results/store/cluster: no job of ../no goes on. `scaling-study status` lists those that do."
+    )
+    assert not (tmp_path / "cancelled").exists()
+
+
+@pytest.mark.parametrize("commands", [{}, {"scancel": "echo 'scancel: error: no' >&2; exit 1"}])
+def test_a_cancel_that_slurm_does_not_take_is_one_message(commands, config, run, submitted, tmp_path):
+    submitted(**commands)
+    said = one_message(run("--config", config, "cancel", "--platform", "cluster", "--results", tmp_path / "results"))
+    assert said == "7: scancel failed. Try again, or cancel them by hand."
 
 
 # -- disks ----------------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ import pytest
 from scaling_study.errors import UserError
 from scaling_study.listing import list_runs, print_listing
 from scaling_study.spec import Config, expand, run_id
+from scaling_study.submit.expected import expected_seconds
 from tests.unit.samples import CONFIG, ROOT
 
 STUDY = """
@@ -139,6 +140,79 @@ def test_the_list_for_people_says_what_the_numbers_are(config, capsys, monkeypat
     assert f"{2 * HOURS:,.1f}" in printed
     for row in list_runs(config, "it", None, None)["runs"]:
         assert row["run_id"] in printed
+
+
+# -- what a platform would take -------------------------------------------------------------------------------------
+
+FOUR = "{title: t, executor: slurm, hardware: part, run_limit_s: 6600, slurm: {partition: p, nodes: 8, " \
+    "nodes_at_once: 8, most_minutes: 999, price_per_gpu_hour: 2}}"  # fmt: skip
+
+
+@pytest.fixture
+def priced(config):
+    (config.root / "platforms" / "cluster.yaml").write_text(FOUR)
+    return Config(config.root)
+
+
+def test_without_tables_of_the_model_a_run_takes_its_limit(priced):
+    listing = list_runs(priced, "it", "talk", "cluster")
+    assert [(row["gpus"], row["expected"].bounded, row["expected"].gpu_hours) for row in listing["runs"]] == [
+        (4, 1, 8.0), (16, 1, 32.0),
+    ]  # fmt: skip
+    expected = listing["totals"]["expected"]
+    assert listing["sweeps"]["talk"]["expected"] == expected
+    assert (expected.runs, expected.bounded, expected.node_hours, expected.longest_s) == (2, 2, 2.0 + 8.0, 7200.0)
+    assert expected.price == 2 * 40.0
+
+
+def test_without_a_platform_nothing_is_expected(priced):
+    listing = list_runs(priced, "it", "talk", None)
+    assert not any("expected" in row for row in [*listing["runs"], listing["totals"], *listing["sweeps"].values()])
+
+
+def test_a_run_of_two_sweeps_is_expected_once(priced):
+    listing = list_runs(priced, "it", None, "cluster")
+    sums = [totals["expected"].gpu_hours for totals in listing["sweeps"].values()]
+    assert sum(sums) - listing["totals"]["expected"].gpu_hours == 8 * 2.0  # two hours on two nodes of four
+    assert listing["sweeps"]["two"]["expected"].runs == 2
+
+
+def test_what_cannot_fit_takes_nothing(priced):
+    """The driver ends such a run at once and submits nothing."""
+    listing = list_runs(priced, "it", "one", "cluster")
+    assert [row["feasible"] for row in listing["runs"]] == [False, True]
+    assert listing["totals"]["expected"].gpu_hours == 8 * 2.0
+
+
+def test_the_paper_on_a_cluster_takes_what_the_model_predicts():
+    listing = list_runs(CONFIG, "paper", "data_parallel", "slurm-h100")
+    runs = expand(CONFIG.study("paper"), "data_parallel", CONFIG.catalogue)
+    seconds = expected_seconds(runs, CONFIG.catalogue, CONFIG.root)
+    expected = listing["totals"]["expected"]
+    assert (expected.runs, expected.bounded) == (len(runs), 0)
+    assert expected.gpu_hours == pytest.approx(sum(run.ranks * (600 + seconds[run_id(run)]) for run in runs) / 3600)
+    assert expected.longest_s == pytest.approx(600 + max(seconds.values()))
+    assert expected.gpu_hours > listing["totals"]["gpu_hours_at_least"]
+    assert 0 < expected.energy_kwh < 0.7 * expected.gpu_hours  # below the power limit of 700 W
+    assert expected.price is None
+
+
+def test_a_part_that_the_model_does_not_know_takes_its_limit(priced):
+    (priced.root / "calibration").symlink_to(CONFIG.root / "calibration")
+    path = priced.root / "hardware" / "part.yaml"
+    path.write_text(path.read_text().replace("{title: a part,", "{title: a part, part: Another Part,"))
+    listing = list_runs(Config(priced.root), "it", "talk", "cluster")
+    assert listing["totals"]["expected"].bounded == 2
+
+
+def test_the_list_for_people_says_what_a_platform_would_take(priced, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    print_listing(list_runs(priced, "it", "talk", "cluster"))
+    printed = capsys.readouterr().out
+    assert "expected on the platform, by the performance model or the limit of a run" in printed
+    *_, last = [line for line in printed.splitlines() if line.split()[:2] == ["│", "all,"]] or [""]
+    numbers = [cell.strip() for cell in last.split("│")][2:-1]
+    assert numbers == ["2", "2", "40.0", "10.0", "120.0", "0.0", "80"]
 
 
 @pytest.mark.parametrize(

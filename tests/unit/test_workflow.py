@@ -252,6 +252,120 @@ def test_an_unknown_study_lists_those_that_there_are(studies, checkout):
         Plan({"studies": studies}, checkout)
 
 
+# -- a cluster beside predictions -----------------------------------------------------------------------------------
+
+PREDICTED = """
+title: a study
+platform: predict
+base: {model: tiny, micro_batch: 1, local_batch: 1, sequence_length: 32}
+sweeps:
+  both: {title: both, product: {hardware: [gpu, cpu], nodes: [1, 2]}}
+  ours: {title: ours, base: {hardware: gpu}, product: {nodes: [4, 8]}}
+  theirs: {title: theirs, base: {hardware: cpu}, product: {nodes: [1]}}
+  later: {title: later, status: planned, base: {hardware: gpu}, product: {nodes: [16]}}
+figures: {hst-01: {sweep: both}, hst-05: {sweep: theirs}, hst-04: {sweep: ours}}
+tables: {layouts: {sweep: both}}
+"""
+#: A run that nothing predicts takes the limit of a run, 10 hours, on one part a node.
+CLUSTER = "{title: t, executor: slurm, hardware: gpu, run_limit_s: 35400, slurm: {partition: p, nodes: 8, " \
+    "nodes_at_once: 8, most_minutes: 999}}"  # fmt: skip
+GPU_HOURS = 10 * (1 + 2 + 4 + 8)
+
+
+@pytest.fixture
+def cluster(checkout):
+    for name, content in {
+        "studies/it": PREDICTED,
+        "hardware/gpu": "{title: t, gpus_per_node: 1}",
+        "platforms/cluster": CLUSTER,
+    }.items():
+        (checkout / "config" / f"{name}.yaml").write_text(content)
+    return lambda **settings: Plan({"studies": "it", "platform": "cluster", **settings}, checkout)
+
+
+def test_a_cluster_stands_beside_predictions_where_it_has_the_hardware(cluster):
+    plan, both = cluster(), ["results/it/cluster/both.parquet", "results/it/predict/both.parquet"]
+    theirs, ours = (["results/it/predict/theirs.parquet"], [path.replace("both", "ours") for path in both])
+    assert plan.all_records() == [*both, *ours, *theirs]
+    assert plan.figure_records(wildcards(study="it", figure="hst-01")) == both
+    assert plan.figure_records(wildcards(study="it", figure="hst-04")) == ours
+    assert plan.figure_records(wildcards(study="it", figure="hst-05")) == theirs
+    assert plan.table_records(wildcards(study="it", table="layouts")) == both
+    assert set(plan.all_records()) <= set(plan.targets())
+
+
+def test_predictions_alone_have_one_file_a_sweep(cluster):
+    plan = cluster(platform="predict")
+    assert plan.all_records() == [f"results/it/predict/{name}.parquet" for name in ("both", "ours", "theirs")]
+
+
+def test_a_measured_study_has_no_predictions_beside_it(cluster):
+    plan = cluster(studies="first", platform="there")
+    assert plan.all_records() == [f"results/first/there/{name}.parquet" for name in ("one", "two")]
+
+
+def test_a_job_is_about_the_runs_of_its_platform(cluster):
+    def hardware(**names):
+        return [name.split("_")[1] for name in cluster().run_ids(wildcards(study="it", sweep="both", **names)).split()]
+
+    assert hardware(platform="cluster") == ["gpu", "gpu"]
+    assert sorted(hardware()) == ["cpu", "cpu", "gpu", "gpu"]
+
+
+def test_local_measurements_take_all_cores_and_watching_a_cluster_takes_one(cluster):
+    local, far, predicted = cluster(studies="first", platform="here"), cluster(), cluster(platform="predict")
+    local.cores = far.cores = predicted.cores = 12
+    found = [
+        (plan.measuring_threads(wildcards(study=study)), plan.local_runs(wildcards(study=study)))
+        for plan, study in ((local, "first"), (far, "it"), (predicted, "it"))
+    ]
+    assert found == [(12, 1), (1, 0), (1, 0)]
+
+
+# -- a budget -------------------------------------------------------------------------------------------------------
+
+
+def _without_later(checkout):
+    path = checkout / "config" / "studies" / "it.yaml"
+    path.write_text("\n".join(line for line in path.read_text().splitlines() if "planned" not in line))
+
+
+@pytest.mark.parametrize("budget", [GPU_HOURS, str(GPU_HOURS), 1e9, None])
+def test_a_budget_that_suffices_is_no_matter(budget, cluster, checkout):
+    _without_later(checkout)
+    cluster(budget_gpu_hours=budget).check_budget()
+
+
+def test_what_takes_more_than_the_budget_is_refused_with_both_numbers(cluster, checkout):
+    _without_later(checkout)
+    with pytest.raises(UserError) as caught:
+        cluster(budget_gpu_hours=GPU_HOURS - 1).check_budget()
+    assert str(caught.value) == (
+        "cluster: all of it takes about 150 GPU-hours, the budget is 149 (budget_gpu_hours). Raise it, or leave out "
+        "sweeps; `scaling-study runs STUDY --platform P` says what takes it."
+    )
+
+
+def test_sweeps_that_are_only_planned_take_nothing_of_a_budget(cluster):
+    cluster(budget_gpu_hours=GPU_HOURS).check_budget()
+
+
+@pytest.mark.parametrize("settings", [{"platform": "predict"}, {"source": "cached"}])
+def test_what_measures_nothing_needs_no_budget(settings, cluster):
+    cluster(budget_gpu_hours=0, **settings).check_budget()
+
+
+@pytest.mark.parametrize("budget", ["much", "", [1]])
+def test_a_budget_is_a_number(budget, cluster):
+    with pytest.raises(UserError, match=r"--config: budget_gpu_hours is .*, a number is needed\. Mend the profile"):
+        cluster(budget_gpu_hours=budget).check_budget()
+
+
+def test_a_budget_that_is_no_number_allows_nothing(cluster):
+    with pytest.raises(UserError, match="the budget is nan"):
+        cluster(budget_gpu_hours="nan").check_budget()
+
+
 # -- one at a time --------------------------------------------------------------------------------------------------
 
 HOLDER = """

@@ -49,7 +49,7 @@ def cost_of(run: Run, found: Forecast | None, platform: Platform, catalogue: Cat
     step_s = found.metrics.get("iteration_s", found.metrics.get("call_s")) if found else None
     ends_early = found is not None and found.outcome is not Outcome.OK
     known = step_s is not None or ends_early
-    busy_s = steps_of(run) * (step_s or 0.0) if known else max(0.0, platform.run_limit_s - start_s)
+    busy_s = steps_of(run) * (step_s or 0.0) if known else platform.run_limit_s
     limit_w = hardware.power_limit_w.value if hardware.power_limit_w else 0.0
     watts = found.metrics.get("power_w_per_gpu", limit_w) if found and isinstance(run, TrainingRun) else limit_w
     hours = (start_s + busy_s) / 3600

@@ -25,6 +25,8 @@ def start_rank(payload: str, address: str) -> None:
 
     _leave_signals_to_slurm()
     job = JobEnvironment()
+    if job.global_rank == 0:
+        _require_own_attempt(payload)
     if job.local_rank == 0:  # one a node: all ranks of a node read the same files
         _require_code_of(payload, job.global_rank)
     measure(payload, job.global_rank, job.num_tasks, address or job.hostnames[0])
@@ -83,6 +85,19 @@ def _leave_signals_to_slurm() -> None:
     """
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+
+
+def _require_own_attempt(payload: str) -> None:
+    """Refuse to measure an attempt that was submitted again as another job: the answer to this submission was lost."""
+    import msgspec
+
+    from scaling_study.spec import Assignment
+    from scaling_study.submit.slurm import ledger
+
+    entry = ledger.read(Path(msgspec.json.decode(payload, type=Assignment).attempt_folder))
+    own = os.environ.get("SLURM_JOB_NAME")
+    if entry is not None and own is not None and own != entry.name:
+        raise SystemExit(f"this attempt is that of job {entry.name} now; {own} leaves it alone")
 
 
 def _require_code_of(payload: str, rank: int) -> None:

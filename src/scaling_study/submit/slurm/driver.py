@@ -106,7 +106,7 @@ class SlurmDriver:
         self._timeouts: dict[str, int] = {}
         self._claimed: dict[str, tuple[Run, int]] = {}
         self._retry_at, self._retry_s, self._delay_s = 0.0, 0.0, self._asked.poll_s
-        self._beat_s, self._waits = time.monotonic(), False
+        self._beat_s, self._waits, self._is_silent = time.monotonic(), False, False
 
     # -- what a verb calls --------------------------------------------------------------------------------------
 
@@ -172,7 +172,8 @@ class SlurmDriver:
         """The latest attempt and its job, if it was submitted and has not ended."""
         number = self.store.attempts(run)
         files = self.store.files(run).attempt(number)
-        return number, ledger.read(files.folder) if number and not files.ended.exists() else None
+        goes_on = files.claim.exists() and not files.ended.exists()  # a result that is set aside has freed its claim
+        return number, ledger.read(files.folder) if number and goes_on else None
 
     def _adopt(self, run: Run, number: int, entry: ledger.Entry, position: int, total: int) -> None:
         """Watch an attempt that another driver submitted, or this one before it was started again."""
@@ -217,14 +218,17 @@ class SlurmDriver:
         for run, number in self._claimed.values():
             shapes.setdefault(self._shape(run), []).append((run, number))
         for shape, members in sorted(shapes.items(), key=lambda item: item[0]):
+            found = self._found_after_all(members)
+            if found:
+                continue
             assignments = [self._assignment(run, number) for run, number in members]
             try:
+                if found is None:
+                    raise TryLaterError("squeue does not answer")
                 entries = submit(assignments, self.platform, shape, self._jobs, self._avoided())
             except TryLaterError as error:
-                if not self._found_after_all(members):
-                    self._refused(error)
-                    return
-                continue
+                self._refused(error)
+                return
             self._retry_s = 0.0
             for (run, number), entry in zip(members, entries, strict=True):
                 del self._claimed[run_id(run)]
@@ -237,13 +241,17 @@ class SlurmDriver:
         self._retry_s = min(2 * self._retry_s or self._asked.poll_s, self._asked.poll_s * _SLOWEST_FACTOR)
         self._retry_at = time.monotonic() + self._retry_s
 
-    def _found_after_all(self, members: Sequence[tuple[Run, int]]) -> bool:
-        """Whether a submission that looked refused is known to Slurm: the answer was lost, not the request."""
+    def _found_after_all(self, members: Sequence[tuple[Run, int]]) -> bool | None:
+        """Whether an earlier submission that looked refused is known to Slurm: its answer was lost, not the request.
+
+        Returns:
+            None while Slurm does not say.
+        """
         entries = {run_id(run): ledger.read(self.store.files(run).attempt(number).folder) for run, number in members}
         names = {entry.name for entry in entries.values() if entry}
-        jobs = self.slurm.queue(names)
+        jobs = self.slurm.queue(names) if names else []
         if not jobs:
-            return False
+            return None if jobs is None else False
         for run, number in members:
             entry = entries[run_id(run)]
             if entry is not None:
@@ -264,21 +272,36 @@ class SlurmDriver:
         if not self._watched:
             return False
         watches = list(self._watched.values())
+        for watch in (one for one in watches if one.entry.job_id is None):  # whoever submitted it may know by now
+            watch.entry = ledger.read(self._files(watch).folder) or watch.entry
         queued = self.slurm.queue(watch.entry.name for watch in watches)
         self._tell(watches, queued or [])
         lost = [watch for watch in watches if watch.job is None or watch.job.state.phase is Phase.UNKNOWN]
         if lost:
             since = min(watch.entry.submitted_at for watch in lost)
             self._tell(lost, self.slurm.accounting((watch.entry.name for watch in lost), since) or [])
+        self._silent(queued is None, [watch for watch in lost if watch.job is None])
         for watch in watches:
             self._follow(watch)
         return any(run_id(watch.run) not in self._watched | self._results for watch in watches)
+
+    def _silent(self, silent: bool, lost: Sequence[_Watch]) -> None:
+        """Silence is no answer: a job of which nothing is known goes on while squeue is silent; that is said once."""
+        if not silent:
+            self._is_silent = False
+            return
+        for watch in lost:
+            watch.unknown_since = time.monotonic()
+        if lost and not self._is_silent:
+            self._is_silent = True
+            self.monitor.note("squeue does not answer; waiting until it does")
 
     def _tell(self, watches: Iterable[_Watch], jobs: Sequence[Job]) -> None:
         """Give each watch what Slurm says of its job now."""
         known = {(job.name, job.index): job for job in jobs}
         for watch in watches:
-            watch.job = known.get((watch.entry.name, watch.entry.index))
+            ended = watch.job if watch.job and watch.job.state.phase is Phase.ENDED else None  # Slurm may forget it
+            watch.job = known.get((watch.entry.name, watch.entry.index), ended)
             if watch.job is not None and watch.entry.job_id is None:
                 watch.entry = msgspec.structs.replace(watch.entry, job_id=watch.job.job_id)
                 ledger.write(self._files(watch).folder, watch.entry)
@@ -305,6 +328,9 @@ class SlurmDriver:
             return
         if self._files(watch).ended.exists():  # another driver judged it
             del self._watched[name]
+            judged = self.store.last_failure(run)
+            if judged is not None and judged.attempt == watch.number and not self._tries_again(watch, judged):
+                self._finish(run, judged, fresh=True)
             return
         result = self._why(watch)
         self.store.end(result)

@@ -51,7 +51,7 @@ def open_attempts(store_root: Path, slurm: Slurm | None = None) -> list[OpenAtte
         (folder.name, int(attempt.folder.name), entry, attempt)
         for folder in sorted(store_root.glob("*_*"))
         if not RunFiles(folder).result.exists() and (attempt := _latest(RunFiles(folder))) is not None
-        if not attempt.ended.exists() and (entry := ledger.read(attempt.folder)) is not None
+        if attempt.claim.exists() and not attempt.ended.exists() and (entry := ledger.read(attempt.folder)) is not None
     ]
     jobs = (slurm or Slurm()).queue(entry.name for _, _, entry, _ in found) if found else []
     known = {(job.name, job.index): job for job in jobs or []}
@@ -59,8 +59,8 @@ def open_attempts(store_root: Path, slurm: Slurm | None = None) -> list[OpenAtte
 
 
 def _latest(files: RunFiles) -> AttemptFiles | None:
-    numbers = sorted(path.name for path in files.attempts.glob("[0-9][0-9][0-9]*")) if files.attempts.is_dir() else []
-    return files.attempt(int(numbers[-1])) if numbers else None
+    numbers = [int(path.name) for path in files.attempts.glob("[0-9][0-9][0-9]*")] if files.attempts.is_dir() else []
+    return files.attempt(max(numbers)) if numbers else None
 
 
 def _open(name: str, number: int, entry: ledger.Entry, attempt: AttemptFiles, job: Job | None) -> OpenAttempt:
@@ -112,7 +112,7 @@ def failing_nodes(store_root: Path, exclude_after: int) -> list[FailingNode]:
 
 
 def cancel(store_root: Path, run_ids: tuple[str, ...], slurm: Slurm | None = None) -> list[OpenAttempt]:
-    """Ask Slurm to end the jobs of runs, or of all that go on; the attempts concerned.
+    """Ask Slurm to end the jobs of runs, or of all that go on; the attempts whose job Slurm was asked to end.
 
     Raises:
         UserError: a run has no job that goes on, or Slurm does not take the request.
@@ -126,7 +126,8 @@ def cancel(store_root: Path, run_ids: tuple[str, ...], slurm: Slurm | None = Non
             remedy="`scaling-study status` lists those that do.",
         )
     chosen = [one for name, one in going.items() if not run_ids or name in run_ids]
-    ids = [one.job_id for one in chosen if one.job_id]
+    known = [one for one in chosen if one.job_id]
+    ids = [str(one.job_id) for one in known]
     if ids and not commands.cancel(ids):
         raise UserError("scancel failed", where=", ".join(ids), remedy="Try again, or cancel them by hand.")
-    return chosen
+    return known
