@@ -301,6 +301,38 @@ def timeline(config: Config, run_name: str, study_name: str, output: Path) -> No
 
 
 @cli.command()
+@click.argument("paths", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--step", "steps", multiple=True, help="Only this profiler step, by its number; may be repeated.")
+@click.option("--from-ms", type=click.FloatRange(0), help="Only from here on: ms since the first device event.")
+@click.option("--to-ms", type=click.FloatRange(0), help="Only up to here.")
+@click.option("--output", type=click.Path(path_type=Path), help="Timeline to write: .parquet, .json or .json.gz.")
+@click.option("--json", "as_json", is_flag=True, help="For machines.")
+def trace(
+    paths: tuple[Path, ...],
+    steps: tuple[str, ...],
+    from_ms: float | None,
+    to_ms: float | None,
+    output: Path | None,
+    as_json: bool,
+) -> None:
+    """Compute, communication and exposed communication of Kineto traces, one FILE a rank, and a verdict on each.
+
+    Example: scaling-study trace rank0.json.gz rank1.json.gz --step 4
+    """
+    from scaling_study.traces import Window, look_at, print_traces
+
+    if steps and (from_ms is not None or to_ms is not None):
+        raise UserError("--step and --from-ms or --to-ms exclude each other", where="trace", remedy="Give one of them.")
+    found = look_at(paths, Window(steps=steps, from_ms=from_ms, to_ms=to_ms), output)
+    if as_json:
+        import msgspec
+
+        click.echo(msgspec.json.format(msgspec.json.encode(found)))
+    else:
+        print_traces(found)
+
+
+@cli.command()
 @click.argument("runs_file", metavar="RUNS.csv", type=click.Path(path_type=Path))
 @click.option("--output", type=click.Path(path_type=Path), help="Table to write (parquet): rows and predictions.")
 @click.pass_obj

@@ -87,6 +87,40 @@ def exposure(spans: pl.DataFrame) -> dict[int, Exposure]:
     return {row["rank"]: _exposure(row, axes) for row in totals.iter_rows(named=True)}
 
 
+def exposure_of_groups(spans: pl.DataFrame) -> pl.DataFrame:
+    """Flattened communication of each process group of each rank, and how much of it is exposed.
+
+    Returns:
+        Columns `rank`, `group` (`unknown` where a span has none), `axis`, `communication_ns`,
+        `exposed_communication_ns`.
+    """
+    group = pl.col("group").fill_null(UNKNOWN_AXIS)
+    communication = spans.filter(pl.col("kind") == SpanKind.COMMUNICATION).with_columns(group=group)
+    compute = spans.filter(pl.col("kind") == SpanKind.COMPUTE)
+    schema = {"rank": pl.Int32, "group": pl.String, "axis": pl.String, **dict.fromkeys(_TIMES, pl.Int64)}
+    parts = [pl.DataFrame(schema=schema)]
+    for (name,), of_group in communication.group_by("group", maintain_order=True):
+        rows = [
+            (rank, name, one.communication_ns, one.exposed_communication_ns)
+            for rank, one in exposure(pl.concat([of_group, compute.select(of_group.columns)])).items()
+        ]
+        frame = pl.DataFrame(rows, schema=["rank", "group", *_TIMES], orient="row")
+        axis = of_group["axis"].drop_nulls().first()
+        parts.append(
+            frame.with_columns(axis=pl.lit(axis, pl.String)).select(pl.col(n).cast(t) for n, t in schema.items())
+        )
+    return pl.concat(parts).filter(pl.col("communication_ns") > 0).sort("rank", "group")
+
+
+_TIMES = ("communication_ns", "exposed_communication_ns")
+
+
+def window(spans: pl.DataFrame, start_ns: int, end_ns: int) -> pl.DataFrame:
+    """The part of a timeline inside a window; spans that reach beyond it are cut."""
+    inside = spans.filter((pl.col("end_ns") > start_ns) & (pl.col("start_ns") < end_ns))
+    return inside.with_columns(pl.col("start_ns").clip(lower_bound=start_ns), pl.col("end_ns").clip(upper_bound=end_ns))
+
+
 def _exposure(row: Mapping[str, int], axes: list[str]) -> Exposure:
     return Exposure(
         compute_ns=row["compute"],

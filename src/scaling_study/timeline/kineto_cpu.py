@@ -19,7 +19,7 @@ import polars as pl
 
 from scaling_study.errors import UserError, explain_os_error
 from scaling_study.spec import Axis, SpanKind
-from scaling_study.timeline.exposure import segments
+from scaling_study.timeline.exposure import segments, window
 from scaling_study.timeline.spans import SCHEMA
 
 MARK_ITERATION = "scaling-study:iteration"
@@ -69,8 +69,7 @@ def read_cpu_trace(path: Path, rank: int) -> CpuTrace:
     start_ns, end_ns = int(marks["start_ns"][0]), max(marks["end_ns"].to_list())
     spans = pl.concat([_communication(events), _compute(events)])
     spans = (
-        spans.filter((pl.col("end_ns") > start_ns) & (pl.col("start_ns") < end_ns))
-        .with_columns(pl.col("start_ns").clip(lower_bound=start_ns), pl.col("end_ns").clip(upper_bound=end_ns))
+        window(spans, start_ns, end_ns)
         .with_columns(pl.lit(rank, pl.Int32).alias("rank"), pl.col("start_ns", "end_ns") + base_ns)
         .select(pl.col(name).cast(dtype) for name, dtype in SCHEMA.items())
         .sort("start_ns", "end_ns", "stream")
