@@ -17,11 +17,12 @@ import msgspec
 
 from scaling_study.errors import UserError, explain_os_error
 
-PIECE_BYTES = 16 * 2**20
-_MOST_BYTES = 4 * PIECE_BYTES  # of one event, and of what stands before the events
+PIECE_BYTES = 2**20
+_MOST_BYTES = 2**26  # of one event, and of what stands before the events
 #: Traces shrink by some 10 to 30 times in gzip; what grows by more, and is large, is a bomb.
 _MOST_GROWTH, _LARGE_BYTES = 200, 2**27
 _MOST_TRIES = 400
+_NEAR_BYTES = 2**16
 _MOST_PARTS = 24  # of one event that holds `}, {` in itself
 
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
@@ -180,7 +181,7 @@ class TraceFile:
             if events is not None:
                 yield events
                 return _after_comma(buffer[end:])
-            if self._failed_at < end - _MOST_BYTES // 64:
+            if self._failed_at < end - _NEAR_BYTES:
                 break  # far from its end: damage, whichever end is tried
         ends = [match.start() + 1 for match in _BETWEEN_EVENTS.finditer(buffer)]
         if ends:  # damage, or it would be valid up to one of these
