@@ -76,9 +76,12 @@ def write_flight_record(path: Path) -> bool:
     """
     from torch._C import _distributed_c10d
 
+    dump = getattr(_distributed_c10d, "_dump_fr_trace_json", None)  # not in every build of torch
+    if dump is None:
+        return False
     try:
-        content: bytes | str = _distributed_c10d._dump_fr_trace_json()  # type: ignore[attr-defined]
-    except (AttributeError, RuntimeError):
+        content: bytes | str = dump()
+    except RuntimeError:
         return False
     content = content.encode() if isinstance(content, str) else content
     if b'"entries"' not in content:
