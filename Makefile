@@ -49,6 +49,7 @@ lint: $(VENV)/.dev
 # BENCH='--only one-process --rounds 3' takes less time.
 bench: $(VENV)/.train $(VENV)/.dev
 	@$(MAKE) --no-print-directory $(VENV)/.bench || echo 'torchtitan cannot be installed here; going on without it' >&2
+	@$(MAKE) --no-print-directory $(VENV)/hta/.done || echo 'HTA cannot be installed here; going on without it' >&2
 	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m benchmarks $(BENCH)
 
 # Installs Debian packages, starts every daemon for itself, and leaves none behind.
@@ -82,4 +83,11 @@ $(VENV)/.dev: $(VENV)/.base
 $(VENV)/.bench: $(VENV)/.train
 	@echo 'setting up $(VENV): torchtitan'
 	@$(PIP) --editable '.[bench]'
+	@touch $@
+
+# In an environment of its own: it wants other versions of what we use.
+$(VENV)/hta/.done: $(VENV)/.base
+	@echo 'setting up $(VENV)/hta: HolisticTraceAnalysis'
+	@$(PYTHON) -m venv $(VENV)/hta
+	@$(VENV)/hta/bin/python -m pip install --quiet --disable-pip-version-check 'HolisticTraceAnalysis==0.5.0'
 	@touch $@

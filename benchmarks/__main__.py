@@ -12,11 +12,11 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from benchmarks import first_step, lines, one_process, performance_model, profiled_window, two_ranks
+from benchmarks import first_step, lines, one_process, performance_model, profiled_window, trace_reading, two_ranks
 from benchmarks.lines import Line
 
 _ROUNDS = 5
-_NAMES = ("one-process", "two-ranks", "profiled-window", "first-step", "performance-model", "extraction")
+_NAMES = ("one-process", "two-ranks", "profiled-window", "first-step", "performance-model", "extraction", "traces")
 
 
 @click.command(context_settings={"show_default": True})
@@ -27,7 +27,7 @@ _NAMES = ("one-process", "two-ranks", "profiled-window", "first-step", "performa
     "--output", type=click.Path(path_type=Path, dir_okay=False), default="results/bench.json", help="The lines as JSON."
 )
 def main(only: tuple[str, ...], rounds: int, alike: bool, output: Path) -> None:
-    """Compare training with transformers' and torchtitan's Llama, time what is around it, hold the model to its limits.
+    """Compare with peers: training with transformers and torchtitan, traces with HTA; hold the rest to its limits.
 
     Exit code 1 where ours is slower than a peer or a limit by more than noise: even the upper end of the 95% interval
     of the ratio is below 1; or where the model's workload differs from the training code's.
@@ -43,6 +43,7 @@ def main(only: tuple[str, ...], rounds: int, alike: bool, output: Path) -> None:
         "first-step": first_step.run,
         "performance-model": performance_model.run,
         "extraction": performance_model.run_extraction,
+        "traces": trace_reading.run,
     }
     for name in only or _NAMES:
         click.echo(f"{name} ...", err=True)

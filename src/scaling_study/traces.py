@@ -233,6 +233,7 @@ def in_words(verdict: dict[str, Any]) -> str:
 
 _DOUBTS = {
     "without_time": "{:,} device events have no sensible time and are left out",
+    "unread_arguments": "the arguments of {:,} device events cannot be read",
     "zero_durations": "{:,} have no duration",
     "stream_overlaps": "{:,} overlap an earlier one of their stream",
     "clock_steps": "{:,} begin before what was launched before them",

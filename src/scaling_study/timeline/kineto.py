@@ -64,6 +64,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         events_read, events_in_file, lost_bytes, truncated, mended: as in `Damage`.
         device_events: on the device, those with a time that makes no sense excluded.
         without_time: device events whose time or duration is missing, no number, negative, or beyond any clock.
+        unread_arguments: device events whose arguments cannot be read, so that their kind is known by name only.
         zero_durations: device events of zero length; they count for nothing.
         stream_overlaps: device events that begin before an earlier one of their stream has ended, as programmatic
             dependent launch does; unions count such time once.
@@ -84,6 +85,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     mended: dict[str, int]
     device_events: int
     without_time: int
+    unread_arguments: int
     zero_durations: int
     stream_overlaps: int
     clock_steps: int
@@ -119,25 +121,26 @@ class _Table:
     def __init__(self) -> None:
         self.frames: list[pl.DataFrame] = []
         self.names: dict[str, int] = {}
+        self.named: dict[str, str | None] = {}
         self.steps: list[tuple[str, int, int]] = []
-        self.without_time = self.double_encoded = 0
+        self.without_time = self.unread_arguments = self.double_encoded = 0
 
     def add(self, events: list[RawEvent]) -> None:
         rows: list[tuple[int, int, int, int, int, int, int | None, int | None, int | None, int | None]] = []
         for event in events:
             if event.ph != "X":
                 continue
-            category = (event.cat or "").lower()
+            category = event.cat if event.cat in _KINDS else (event.cat or "").lower()
             if category not in _KINDS:
-                if (event.name or "").startswith(_STEP):
+                if event.name and event.name.startswith(_STEP):
                     self._step(event)
                 continue
             start_ns, length_ns = nanoseconds(event.ts), nanoseconds(event.dur)
             if start_ns is None or length_ns is None or length_ns < 0:
                 self.without_time += 1
                 continue
-            args = _arguments(event.args)
-            name, group, known_by, size, ranks = self._what(event, args)
+            args = self._arguments(event)
+            name, group, known_by, size, ranks = self._what(event, category, args)
             stream = args.stream if args.stream is not None else event.tid
             rows.append((
                 self._id(category), self._id(name), self._id(f"stream {_shown(stream)}"), start_ns,
@@ -146,10 +149,12 @@ class _Table:
         if rows:
             self.frames.append(pl.DataFrame(rows, schema=_ROWS, orient="row"))
 
-    def _what(self, event: RawEvent, args: _Args) -> tuple[str, int | None, int, int | None, int | None]:
+    def _what(
+        self, event: RawEvent, category: str, args: _Args
+    ) -> tuple[str, int | None, int, int | None, int | None]:
         """Operation, group, how it is known, bytes and ranks of an event."""
         name = event.name or ""
-        if (event.cat or "").lower() != "kernel":
+        if category != "kernel":
             return name, None, _NOT, _integer(args.bytes), None
         if args.collective:
             elements = max(_integer(args.elements_in) or 0, _integer(args.elements_out) or 0)
@@ -159,7 +164,7 @@ class _Table:
                 self._id(f"{args.group or ''}\0{args.description or ''}") if args.group or args.description else None
             )
             return recorded_operation(args.collective), group, _RECORDED, size, _integer(args.group_size)
-        operation = named_operation(name)
+        operation = self._named(name)
         if operation is not None:
             return operation, None, _UNKNOWN if operation == "unknown" else _BY_NAME, None, None
         return name, None, _NOT, None, None
@@ -168,6 +173,18 @@ class _Table:
         start_ns, length_ns = nanoseconds(event.ts), nanoseconds(event.dur)
         if start_ns is not None and length_ns is not None and length_ns >= 0:
             self.steps.append(((event.name or "").removeprefix(_STEP), start_ns, start_ns + length_ns))
+
+    def _arguments(self, event: RawEvent) -> _Args:
+        try:
+            return _args.decode(event.args)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            self.unread_arguments += 1
+            return _Args()
+
+    def _named(self, kernel: str) -> str | None:
+        if kernel not in self.named:
+            self.named[kernel] = named_operation(kernel)
+        return self.named[kernel]
 
     def _id(self, name: str) -> int:
         known = self.names.get(name)
@@ -259,7 +276,7 @@ def _verdict(damage: Damage, rows: pl.DataFrame, table: _Table, *, no_info: bool
     overlaps = rows.filter(length > 0).sort("start_ns", "end_ns").filter(pl.col("start_ns") < reached).height
     lost = damage.truncated or damage.lost_bytes > 0 or damage.events_read != damage.events_in_file
     return Verdict(
-        sound=not (lost or damage.mended or table.without_time or steps),
+        sound=not (lost or damage.mended or table.without_time or table.unread_arguments or steps),
         events_read=damage.events_read,
         events_in_file=damage.events_in_file,
         lost_bytes=damage.lost_bytes,
@@ -267,6 +284,7 @@ def _verdict(damage: Damage, rows: pl.DataFrame, table: _Table, *, no_info: bool
         mended=dict(sorted(damage.mended.items())),
         device_events=rows.height,
         without_time=table.without_time,
+        unread_arguments=table.unread_arguments,
         zero_durations=rows.filter(length == 0).height,
         stream_overlaps=overlaps,
         clock_steps=steps,
@@ -286,7 +304,12 @@ def nanoseconds(text: msgspec.Raw | bytes) -> int | None:
 
     Digits are read as they stand: a float would lose nanoseconds of times since the epoch.
     """
-    content = bytes(text).strip(b'" ')
+    content = bytes(text)
+    if content[-4:-3] == b"." and len(content) <= 20:  # as torch writes them
+        digits = content[:-4] + content[-3:]
+        if digits.isdigit():
+            return int(digits)
+    content = content.strip(b'" ')
     whole, _, part = content.partition(b".")
     if whole.isdigit() and len(whole) <= 16 and (not part or (part.isdigit() and len(part) <= 3)):
         return int(whole) * 1000 + int((part + b"000")[:3])
@@ -297,15 +320,10 @@ def nanoseconds(text: msgspec.Raw | bytes) -> int | None:
     return round(value) if value.is_finite() and abs(value) < _LARGEST else None
 
 
-def _arguments(raw: msgspec.Raw) -> _Args:
-    try:
-        return _args.decode(raw)
-    except (msgspec.DecodeError, RecursionError):
-        return _Args()
-
-
 def _integer(value: Any) -> int | None:
     """A whole number from what a file says; None where it says none."""
+    if type(value) is int and abs(value) < _LARGEST:
+        return value
     if isinstance(value, bool) or value is None:
         return None
     with contextlib.suppress(ValueError, OverflowError, TypeError):

@@ -175,8 +175,7 @@ class TraceFile:
         """Decode what is whole of a buffer; the rest waits for more."""
         if len(buffer) < self._piece_bytes:
             return buffer
-        ends = [match.start() + 1 for match in _BETWEEN.finditer(buffer)]
-        for end in reversed(ends[-_MOST_PARTS:]):
+        for end in reversed(_ends(buffer)[-_MOST_PARTS:]):
             events = self._decoded(buffer[:end])
             if events is not None:
                 yield events
@@ -220,7 +219,10 @@ class TraceFile:
 
     def _count(self, content: bytes, read: int) -> None:
         self.damage.events_read += read
-        self.damage.events_in_file += max(read, content.count(b'"ph":') + content.count(b'"ph" :'))
+        begun = content.count(b'"ph"')
+        if begun != read:  # a value may say "ph" as well
+            begun = content.count(b'"ph":') + content.count(b'"ph" :')
+        self.damage.events_in_file += max(read, begun)
 
     # -- damage -------------------------------------------------------------------------------------------------
 
@@ -279,6 +281,12 @@ class TraceFile:
 
     def _not_a_trace(self, why: str) -> UserError:
         return UserError(f"not a Kineto trace: {why}", where=str(self._path), remedy="Record the trace again.")
+
+
+def _ends(buffer: bytes) -> list[int]:
+    """Where events may end, near the end of a buffer, or anywhere in it if none do there."""
+    near = [match.start() + 1 for match in _BETWEEN.finditer(buffer, max(0, len(buffer) - _NEAR_BYTES))]
+    return near or [match.start() + 1 for match in _BETWEEN.finditer(buffer)]
 
 
 def _utf8(content: bytes) -> bytes:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaling_study.timeline import DEVICE_SCHEMA, exposure, read_trace
+from scaling_study.timeline import DEVICE_SCHEMA, exposure, read_trace, window
 from scaling_study.timeline.kernels import axis_of_group, named_operation, recorded_operation
 from scaling_study.timeline.kineto import nanoseconds
 from tests.unit.samples import bounded
@@ -123,6 +123,15 @@ def test_a_time_that_makes_no_sense_is_left_out_and_counted(tmp_path):
     assert not trace.verdict.sound
 
 
+@pytest.mark.parametrize("wrong", [b'"Group size": [8]', b'"Group size": "\xff"'])
+def test_arguments_that_cannot_be_read_are_counted(tmp_path, wrong):
+    path = written(tmp_path / "t.json", [collective(0, 9, size=8), collective(20, 9, size=2)])
+    path.write_bytes(path.read_bytes().replace(b'"Group size": 8', wrong))
+    trace = read_trace(path)
+    assert trace.device["known_by"].to_list() == ["name", "arguments"]
+    assert (trace.verdict.unread_arguments, trace.verdict.sound) == (1, False)
+
+
 def test_oddities_of_a_device_are_counted(tmp_path):
     events = [
         kernel(0, 10, correlation=1), kernel(8, 4, correlation=2),  # overlap on one stream
@@ -192,3 +201,23 @@ def test_real_traces_of_hta_s_tests(name, events, kernels, nccl, times_ns):
     found = list(exposure(trace.device.filter(pl.col("kind") != "memory")).values())
     times = [(one.compute_ns, one.communication_ns, one.exposed_communication_ns) for one in found]
     assert times == ([times_ns] if times_ns else [])
+
+
+@pytest.mark.skipif(not TRACES.is_dir(), reason="the real traces are not part of the repository")
+@pytest.mark.parametrize(
+    ("name", "compute_us", "other_us", "overlap_percent"),
+    [("v100_2ranks_rank1", 496_485, 256_572, 0.0), ("sampled_128ranks_rank0", 106_252, 172_428, 11.81)],
+)
+def test_hta_says_the_same_of_all_steps_but_the_last_where_times_are_whole_microseconds(
+    name, compute_us, other_us, overlap_percent
+):
+    """Numbers of HolisticTraceAnalysis 0.5.0, which leaves out the last step; it rounds finer times inward."""
+    trace = read_trace(TRACES / f"{name}.json.gz")
+    device = window(trace.device, trace.steps["start_ns"][0], trace.steps["start_ns"][-1])
+    (found,) = exposure(device).values()
+    other = device.with_columns(kind=pl.col("kind").replace("memory", "communication"))
+    (with_copies,) = exposure(other).values()
+    assert found.compute_ns == compute_us * 1000
+    assert with_copies.exposed_communication_ns == other_us * 1000
+    overlapped = 1 - found.exposed_communication_ns / found.communication_ns
+    assert round(100 * overlapped, 2) == overlap_percent
