@@ -222,7 +222,7 @@ def in_words(verdict: dict[str, Any]) -> str:
     said += [f"{count:,} events mended ({kind})" for kind, count in verdict["mended"].items()]
     for name, what in _DOUBTS.items():
         if verdict[name]:
-            said.append(what.format(verdict[name]))
+            said.append(what.format(verdict[name], ms=verdict["stream_overlap_ns"] / 1e6))
     if verdict["no_distributed_info"]:
         said.append("it does not say of which rank it is")
     if not verdict["device_events"]:
@@ -235,7 +235,7 @@ _DOUBTS = {
     "without_time": "{:,} device events have no sensible time and are left out",
     "unread_arguments": "the arguments of {:,} device events cannot be read",
     "zero_durations": "{:,} have no duration",
-    "stream_overlaps": "{:,} overlap an earlier one of their stream",
+    "stream_overlaps": "{:,} overlap an earlier one of their stream, by {ms:,.3f} ms in all",
     "clock_steps": "{:,} begin before what was launched before them",
     "duplicate_correlations": "{:,} share a correlation id",
     "unknown_share": "{:.1%} of the communication time is of unknown collectives",

@@ -63,11 +63,12 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         sound: nothing is lost and nothing contradicts itself; what follows says what does.
         events_read, events_in_file, lost_bytes, truncated, mended: as in `Damage`.
         device_events: on the device, those with a time that makes no sense excluded.
-        without_time: device events whose time or duration is missing, no number, negative, or beyond any clock.
+        without_time: device events whose time or duration is missing, no number, negative, beyond any clock, or both 0.
         unread_arguments: device events whose arguments cannot be read, so that their kind is known by name only.
         zero_durations: device events of zero length; they count for nothing.
         stream_overlaps: device events that begin before an earlier one of their stream has ended, as programmatic
             dependent launch does; unions count such time once.
+        stream_overlap_ns: by how much; durations of a stream add up to so much more than the time that it is busy.
         clock_steps: device events that begin before one that stands earlier in the file on their stream and has a
             smaller correlation id.
         duplicate_correlations: device events that share correlation id and kind with another.
@@ -88,6 +89,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     unread_arguments: int
     zero_durations: int
     stream_overlaps: int
+    stream_overlap_ns: int
     clock_steps: int
     duplicate_correlations: int
     unknown_share: float
@@ -136,7 +138,7 @@ class _Table:
                     self._step(event)
                 continue
             start_ns, length_ns = nanoseconds(event.ts), nanoseconds(event.dur)
-            if start_ns is None or length_ns is None or length_ns < 0:
+            if start_ns is None or length_ns is None or length_ns < 0 or start_ns == length_ns == 0:
                 self.without_time += 1
                 continue
             args = self._arguments(event)
@@ -149,9 +151,7 @@ class _Table:
         if rows:
             self.frames.append(pl.DataFrame(rows, schema=_ROWS, orient="row"))
 
-    def _what(
-        self, event: RawEvent, category: str, args: _Args
-    ) -> tuple[str, int | None, int, int | None, int | None]:
+    def _what(self, event: RawEvent, category: str, args: _Args) -> tuple[str, int | None, int, int | None, int | None]:
         """Operation, group, how it is known, bytes and ranks of an event."""
         name = event.name or ""
         if category != "kernel":
@@ -273,7 +273,13 @@ def _verdict(damage: Damage, rows: pl.DataFrame, table: _Table, *, no_info: bool
         & (pl.col("correlation") > pl.col("correlation").shift(1).over("stream"))
     ).height
     reached = pl.col("end_ns").cum_max().shift(1).over("stream")
-    overlaps = rows.filter(length > 0).sort("start_ns", "end_ns").filter(pl.col("start_ns") < reached).height
+    overlaps = (
+        rows.filter(length > 0)
+        .sort("start_ns", "end_ns")
+        .with_columns(reached=reached)
+        .filter(pl.col("start_ns") < pl.col("reached"))
+        .select(ns=pl.min_horizontal("reached", "end_ns") - pl.col("start_ns"))
+    )
     lost = damage.truncated or damage.lost_bytes > 0 or damage.events_read != damage.events_in_file
     return Verdict(
         sound=not (lost or damage.mended or table.without_time or table.unread_arguments or steps),
@@ -286,7 +292,8 @@ def _verdict(damage: Damage, rows: pl.DataFrame, table: _Table, *, no_info: bool
         without_time=table.without_time,
         unread_arguments=table.unread_arguments,
         zero_durations=rows.filter(length == 0).height,
-        stream_overlaps=overlaps,
+        stream_overlaps=overlaps.height,
+        stream_overlap_ns=int(overlaps["ns"].sum()),
         clock_steps=steps,
         duplicate_correlations=int(duplicates["len"].sum()),
         unknown_share=unknown / total if total else 0.0,

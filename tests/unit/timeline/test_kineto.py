@@ -139,6 +139,7 @@ def test_oddities_of_a_device_are_counted(tmp_path):
         kernel(8, 4, stream=9, correlation=4),  # another stream
     ]  # fmt: skip
     verdict = read_trace(written(tmp_path / "t.json", events)).verdict
+    assert (verdict.stream_overlaps, verdict.stream_overlap_ns) == (1, 2_000)
     assert (verdict.stream_overlaps, verdict.zero_durations, verdict.duplicate_correlations) == (1, 1, 2)
     assert (verdict.clock_steps, verdict.sound) == (0, True)
 
