@@ -194,6 +194,25 @@ def paper(
 
 
 @cli.command()
+@_records
+@click.option("--timeline", "timelines", type=click.Path(path_type=Path), multiple=True, help="A timeline of a run.")
+@click.option("--figures", "figures_folder", type=click.Path(path_type=Path), required=True, help="Figures, by study.")
+@click.option("--output", type=click.Path(path_type=Path), required=True, help="HTML file to write.")
+@click.pass_obj
+def report(
+    config: Config, record_files: tuple[Path, ...], timelines: tuple[Path, ...], figures_folder: Path, output: Path
+) -> None:  # fmt: skip
+    """Build the report, one HTML file with every figure and run, from records as for the paper.
+
+    Example: scaling-study report results/cached/mini/local/*.parquet results/cached/paper/predict/*.parquet
+    --figures figures --output results/report.html
+    """
+    from scaling_study.drawing import report_of
+
+    report_of(config, record_files, timelines, figures_folder, output)
+
+
+@cli.command()
 @click.option("--platform", "platform_name", required=True, help="Whose run store.")
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
 @_results

@@ -12,8 +12,9 @@ from scaling_study.errors import UserError, read_bytes
 from scaling_study.present.figures import draw_figure
 from scaling_study.present.paper import build_paper
 from scaling_study.present.render import render
+from scaling_study.present.report import build_report
 from scaling_study.records import with_reported
-from scaling_study.spec import MODEL_TABLES, Config, Study
+from scaling_study.spec import MODEL_TABLES, PREDICT, Config, Study
 from scaling_study.timeline import exposed_spans, read_timeline_file
 
 
@@ -79,6 +80,37 @@ def build(
     Raises:
         UserError: a file is missing or damaged, a figure or a number is missing, or the sources have an error.
     """
+    frames = _records_by_study(config, record_files)
+    studies = [config.study(name) for name in frames]
+    tables = {path.stem: read_table(path) for path in table_files}
+    build_paper(studies, frames, tables, config.catalogue, figures_folder, Path("paper"), output)
+
+
+def report_of(
+    config: Config, record_files: tuple[Path, ...], timelines: tuple[Path, ...], figures_folder: Path, output: Path
+) -> None:
+    """Write the report.
+
+    Args:
+        record_files: of every sweep of the studies, each at `<study>/<platform>/<sweep>.parquet`.
+        timelines: each file named after its run.
+        figures_folder: with a folder a study.
+
+    Raises:
+        UserError: a file is missing or damaged, or a figure is missing.
+    """
+    frames = _records_by_study(config, record_files)
+    studies = sorted((config.study(name) for name in frames), key=lambda study: study.platform != PREDICT)
+    shown = {
+        study.name: {name: with_reported(frame, study, name) for name, frame in frames[study.name].items()}
+        for study in studies
+    }
+    spans = {path.stem: read_timeline_file(path) for path in timelines}
+    build_report(studies, shown, spans, [], figures_folder, output)
+
+
+def _records_by_study(config: Config, record_files: tuple[Path, ...]) -> dict[str, dict[str, pl.DataFrame]]:
+    """Records by study and sweep; those of several platforms together."""
     frames: dict[str, dict[str, pl.DataFrame]] = {}
     for path in record_files:
         study, _, _ = path.parts[-3:] if len(path.parts) > 2 else ("", "", "")
@@ -87,6 +119,4 @@ def build(
         read = records_of_sweep(config, config.study(study), path.stem, (path,))
         others = frames.setdefault(study, {})
         others[path.stem] = pl.concat([others[path.stem], read]) if path.stem in others else read
-    studies = [config.study(name) for name in frames]
-    tables = {path.stem: read_table(path) for path in table_files}
-    build_paper(studies, frames, tables, config.catalogue, figures_folder, Path("paper"), output)
+    return frames

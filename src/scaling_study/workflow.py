@@ -33,7 +33,7 @@ from scaling_study.spec import (
     run_id,
 )
 
-PAPER, PAPER_STUDIES = "paper/paper.pdf", ("mini", "paper")
+PAPER, REPORT, PAPER_STUDIES = "paper/paper.pdf", "results/report.html", ("mini", "paper")
 SOURCES = ("measure", "cached")
 FIGURE_SUFFIXES = (".svg", ".png", ".vl.json")
 
@@ -238,6 +238,19 @@ class Plan:
         """The figures that the paper shows."""
         return [f"figures/{study.name}/{figure}.svg" for study in self._reported() for figure in study.figures]
 
+    def report_figures(self) -> list[str]:
+        """The figures that the report shows."""
+        return [str(Path(path).with_suffix(".vl.json")) for path in self.paper_figures()]
+
+    def report_timelines(self) -> list[str]:
+        """The timelines that some figure shows."""
+        requests = [(study.name, request) for study in self._reported() for request in study.figures.values()]
+        return list(dict.fromkeys(path for study, request in requests for path in self._timelines(study, request)))
+
+    def report_timeline_options(self, _: Wildcards) -> list[str]:
+        """The same as options of the verb."""
+        return [f"--timeline {path}" for path in self.report_timelines()]
+
     def model_inputs(self) -> list[str]:
         """The code of the performance model and the tables that it reads; a change of one predicts anew."""
         package = Path(__file__).parent
@@ -262,7 +275,7 @@ class Plan:
         records = self.all_records()
         if self.cached:  # Snakemake takes a figure whose records are gone for a file that needs none
             self._require([*records, *self.other_inputs()])
-        return [*records, *self.figures(), *self.tables(), *([PAPER] if self.has_paper else [])]
+        return [*records, *self.figures(), *self.tables(), *([PAPER, REPORT] if self.has_paper else [])]
 
     def other_inputs(self) -> list[str]:
         """What figures are drawn from beside records: timelines, and tables of the performance model."""
@@ -275,7 +288,7 @@ class Plan:
         """What a person finds where, after the workflow has ended well."""
         lines = [f"figures and tables: figures/{name}/" for name in self.studies]
         if self.has_paper and self._figure is None:
-            lines.append(f"paper: {PAPER}")
+            lines += [f"paper: {PAPER}", f"report: {REPORT}"]
         return lines
 
     def all_records(self) -> list[str]:
@@ -363,7 +376,7 @@ class Plan:
         """The modules that draw; a change of one redraws, and measures nothing."""
         package = Path(__file__).parent
         drawn_by = [*(package / "present").rglob("*"), *(package / "records").glob("*.py")]
-        return sorted(str(path) for path in drawn_by if path.suffix in (".py", ".otf"))
+        return sorted(str(path) for path in drawn_by if path.suffix in (".py", ".otf", ".js", ".css", ".j2"))
 
     def check_budget(self) -> None:
         """Refuse to begin what would take more GPU-hours than the profile allows (`budget_gpu_hours`).

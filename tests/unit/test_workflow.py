@@ -135,15 +135,15 @@ def test_the_only_parameter_of_a_measurement_is_its_run_ids(checkout):
 def test_drawing_code_is_all_modules_that_draw_and_no_other(checkout):
     code = Plan({"studies": "first"}, checkout).drawing_code()
     assert all("/present/" in path or "/records/" in path for path in code)
-    assert {path.rsplit(".", 1)[-1] for path in code} == {"py", "otf"}
-    assert {"render.py", "theme.py", "hst_01.py", "best.py"} <= {path.rsplit("/", 1)[-1] for path in code}
+    assert {path.rsplit(".", 1)[-1] for path in code} == {"py", "otf", "js", "css", "j2"}
+    assert {"render.py", "page.js", "theme.py", "hst_01.py", "best.py"} <= {path.rsplit("/", 1)[-1] for path in code}
 
 
 def test_the_paper_is_made_of_the_studies_that_it_reports():
     plan = Plan({}, ROOT)
     assert list(plan.studies) == ["mini", "paper"]
     assert plan.has_paper
-    assert plan.targets()[-1] == "paper/paper.pdf"
+    assert plan.targets()[-2:] == ["paper/paper.pdf", "results/report.html"]
     mini, paper = CONFIG.study("mini"), CONFIG.study("paper")
     predicted = [name for name, sweep in paper.sweeps.items() if sweep.status == "ready"]
     assert plan.paper_records() == [
@@ -154,6 +154,10 @@ def test_the_paper_is_made_of_the_studies_that_it_reports():
         f"figures/{study.name}/{figure}.svg" for study in (mini, paper) for figure in study.figures
     ]
     assert plan.paper_tables() == [f"results/paper/model/{name}.parquet" for name in ("validation", "sensitivity")]
+    assert plan.report_figures() == [
+        f"figures/{study.name}/{figure}.vl.json" for study in (mini, paper) for figure in study.figures
+    ]
+    assert [path.rsplit("/", 2)[1] for path in plan.report_timelines()] == ["timelines"] * 2
     assert {"paper/paper.typ", "paper/references.yml"} <= set(plan.paper_sources())
     runs = plan.run_ids(wildcards(study="mini", sweep="data_parallel")).split()
     assert len(runs) == len(set(runs)) == 3

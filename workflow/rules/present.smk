@@ -40,6 +40,23 @@ rule table:
 
 if plan.has_paper:
 
+    rule report:
+        input:
+            records=plan.paper_records(),
+            timelines=plan.report_timelines(),
+            figures=plan.report_figures(),
+            code=plan.drawing_code(),
+        output:
+            "results/report.html",
+        log:
+            "results/logs/report.log",
+        params:
+            study=plan.presented,
+            timelines=plan.report_timeline_options,
+        shell:
+            "scaling-study report {input.records} {params.timelines} --figures figures"
+            " --output {output} 2> >(tee {log} >&2)"
+
     rule paper:
         input:
             records=plan.paper_records(),
