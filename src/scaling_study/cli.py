@@ -213,6 +213,29 @@ def report(
 
 
 @cli.command()
+@click.option("--platform", "platform_name", help="Look for what its measurements need as well, such as Slurm.")
+@click.option("--json", "as_json", is_flag=True, help="For machines.")
+@click.pass_obj
+def doctor(config: Config, platform_name: str | None, as_json: bool) -> None:
+    """What this machine has and lacks, and the command that mends it; exit code 2 where something must be mended.
+
+    Example: scaling-study doctor --platform slurm-h100
+    """
+    from scaling_study.doctor import State, examine, print_findings
+
+    platform = config.platform(platform_name) if platform_name else None
+    findings = examine(config.root.resolve().parent, platform)
+    if as_json:
+        import msgspec
+
+        click.echo(msgspec.json.format(msgspec.json.encode(findings)))
+    else:
+        print_findings(findings)
+    if any(one.state is State.WRONG for one in findings):
+        click.get_current_context().exit(EXIT_USER_ERROR)
+
+
+@cli.command()
 @click.option("--platform", "platform_name", required=True, help="Whose run store.")
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
 @_results
