@@ -12,6 +12,7 @@ import msgspec
 import yaml
 
 from scaling_study.errors import UserError, explain_os_error
+from scaling_study.spec.claims import Claims
 from scaling_study.spec.datasets import Dataset
 from scaling_study.spec.explain import explain_validation_error
 from scaling_study.spec.hardware import Hardware
@@ -108,6 +109,30 @@ class Config:
                 reported=self._all("reported", ReportedTable),
             )
         return self._catalogue
+
+    @property
+    def claims_file(self) -> Path:
+        """Where the claims are."""
+        return self.root / "claims.yaml"
+
+    @property
+    def claims(self) -> Claims:
+        """Every claim; their sweeps are those of a study.
+
+        Raises:
+            UserError: there is no such file, or a claim is not valid.
+        """
+        claims = self._read(self.claims_file, Claims)
+        known = {sweep for name in self._names("studies") for sweep in self.study(name).sweeps}
+        for name, claim in claims.claims.items():
+            if unknown := sorted(claim.sweeps - known):
+                close = difflib.get_close_matches(unknown[0], sorted(known), n=1)
+                raise UserError(
+                    f"the claim {name} names the sweep {unknown[0]!r}, which no study has",
+                    where=str(self.claims_file),
+                    remedy=f"Did you mean {close[0]!r}?" if close else f"Sweeps: {', '.join(sorted(known))}.",
+                )
+        return claims
 
     def definition_files(self) -> list[Path]:
         """The files that a table of definitions alone is made of: those of hardware and of what sources print."""
