@@ -164,13 +164,9 @@ def table(config: Config, study_name: str, table_name: str, record_files: tuple[
     Example: scaling-study table mini layouts results/cached/mini/local/model_parallel.parquet
     --output figures/mini
     """
-    from scaling_study.campaign import records_of_sweep
-    from scaling_study.present.tables import make_table, write_table
+    from scaling_study.drawing import tabulate
 
-    study = config.study(study_name)
-    sweep = study.table(table_name).sweep
-    records = records_of_sweep(config, study, sweep, record_files) if sweep and record_files else None
-    write_table(make_table(study, table_name, records, config.catalogue), output, table_name)
+    tabulate(config, config.study(study_name), table_name, record_files, output)
 
 
 @cli.command()
@@ -298,6 +294,25 @@ def timeline(config: Config, run_name: str, study_name: str, output: Path) -> No
     from scaling_study.prediction import write_timeline
 
     write_timeline(config, study_name, run_name, output)
+
+
+@cli.command()
+@click.argument("paths", metavar="[RECORDS...]", type=click.Path(path_type=Path), nargs=-1)
+@click.option("--output", type=click.Path(path_type=Path), help="Table to write (CSV), a row a claim and place.")
+@click.option("--acknowledge", is_flag=True, help="Write the verdicts of the cache as those that are known.")
+@click.option("--json", "as_json", is_flag=True, help="For machines.")
+@click.pass_obj
+def claims(config: Config, paths: tuple[Path, ...], output: Path | None, acknowledge: bool, as_json: bool) -> None:
+    """The verdict on every claim of the sources: measured on a cluster, on this machine, and predicted.
+
+    RECORDS are record files or folders of them; without any, the committed ones. A verdict on those that is not the
+    acknowledged one fails `make test`.
+
+    Example: scaling-study claims results/paper results/mini
+    """
+    from scaling_study.claims import run_claims
+
+    run_claims(config, paths, output, acknowledging=acknowledge, as_json=as_json)
 
 
 @cli.command()

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 
 import polars as pl
 
 from scaling_study.campaign import records_of_sweep
-from scaling_study.errors import UserError, read_bytes
+from scaling_study.claims import judged_by
+from scaling_study.errors import UserError
+from scaling_study.present.claims import claims_table
 from scaling_study.present.figures import draw_figure
 from scaling_study.present.paper import build_paper
 from scaling_study.present.render import render
-from scaling_study.records import with_reported
+from scaling_study.present.tables import make_table, write_table
+from scaling_study.records import read_table, with_reported
 from scaling_study.spec import MODEL_TABLES, Config, Study
 from scaling_study.timeline import exposed_spans, read_timeline_file
 
@@ -47,23 +49,28 @@ def draw(
     render(draw_figure(study, name, source, config.catalogue, spans), output, name)
 
 
+def tabulate(config: Config, study: Study, name: str, files: tuple[Path, ...], output: Path) -> None:
+    """Write one table of a study.
+
+    Args:
+        files: of records; those of a table of claims may be of any study, and tables of the model.
+
+    Raises:
+        UserError: the study has no such table, a file is missing, damaged or not what the table needs, or the output
+            cannot be written.
+    """
+    request = study.table(name)
+    if request.of == "claims":
+        write_table(claims_table(judged_by(config, files)), output, name)
+        return
+    records = records_of_sweep(config, study, request.sweep, files) if request.sweep and files else None
+    write_table(make_table(study, name, records, config.catalogue), output, name)
+
+
 def _with_exposed(spans: pl.DataFrame) -> pl.DataFrame:
     """The spans, and below them when communication is exposed, as spans of the kind `exposed`."""
     exposed = exposed_spans(spans).with_columns(kind=pl.lit("exposed"), op=pl.lit("exposed"), stream=pl.lit("exposed"))
     return pl.concat([spans, exposed], how="diagonal")
-
-
-def read_table(path: Path) -> pl.DataFrame:
-    """A table from parquet.
-
-    Raises:
-        UserError: it is missing or damaged.
-    """
-    content = read_bytes(path)
-    try:
-        return pl.read_parquet(io.BytesIO(content))
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        raise UserError("not a parquet file, or damaged", where=str(path), remedy="Write it again.") from error
 
 
 def build(
@@ -89,4 +96,5 @@ def build(
         others[path.stem] = pl.concat([others[path.stem], read]) if path.stem in others else read
     studies = [config.study(name) for name in frames]
     tables = {path.stem: read_table(path) for path in table_files}
-    build_paper(studies, frames, tables, config.catalogue, figures_folder, Path("paper"), output)
+    judged = judged_by(config, (*record_files, *table_files))
+    build_paper(studies, frames, tables, judged, config.catalogue, figures_folder, Path("paper"), output)

@@ -95,6 +95,11 @@ class Config:
             )
         return platform
 
+    @property
+    def platforms(self) -> dict[str, Platform]:
+        """Every platform in the folder, by name."""
+        return self._all("platforms", Platform)
+
     def dataset(self, name: str) -> Dataset:
         """The data set of that name."""
         return self._one("data", name, Dataset)

@@ -45,7 +45,8 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     """A claim at a place, as `scaling-study claims --json` prints it.
 
     Attributes:
-        value: of the check that decides: the first that is not met, or the first.
+        value: of the check that decides: the first that is not met, or the first; `measured` says what it is.
+        reason: why the claim cannot be tested here.
         extrapolated: the verdict hangs on predictions for a part of which nobody has published training.
     """
 
@@ -57,6 +58,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     interval: tuple[float, float] | None
     unit: str
     expected: str
+    measured: str
     reason: str | None
     kind: str
     source: str
@@ -114,6 +116,7 @@ def _judged(name: str, claim: Claim, place: Place, evidence: Evidence) -> Judged
         interval=shown.interval,
         unit=shown.unit,
         expected=shown.expected,
+        measured=shown.what,
         reason=shown.reason if verdict is Verdict.UNTESTABLE else None,
         kind=claim.kind,
         source=claim.source,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from scaling_study.present.axes import binary_size
 from scaling_study.present.theme import MINUS_SIGN
 from scaling_study.spec.claims import (
     BusyCheck,
@@ -48,6 +50,17 @@ LABELS = {
     "bus_bandwidth_gb_per_s": "bus bandwidth",
     "model_parallel": "tp*pp",
 }
+#: Columns whose single values say by themselves what they are of.
+_SAID: dict[str, Callable[[Any], str]] = {
+    "gpus": lambda value: f"{value:,} GPUs",
+    "nodes": lambda value: f"{value} node{'' if value == 1 else 's'}",
+    "hardware": lambda value: str(value).upper(),
+    "model": str,
+    "op": lambda value: str(value).replace("_", "-"),
+    "message_bytes": binary_size,
+    "pacing": lambda value: f"pacing {value}",
+    "global_batch": lambda value: f"batch {value:,}",
+}
 _TEMPLATES: dict[type[Check], str] = {
     ValueCheck: "{of} at {at}",
     ChangeCheck: "change of {of} from {since} to {at}",
@@ -60,7 +73,7 @@ _TEMPLATES: dict[type[Check], str] = {
     ExtrapolationCheck: "error of {of} at {at}, extrapolated from {since}",
     CorrelationCheck: "Spearman of {of} and {against}",
     MarginCheck: "least {of} of {at}, over that of {since}",
-    TransferCheck: "time of {size_bytes} bytes over {gb_per_s} GB/s",
+    TransferCheck: "time of {size_bytes} MB over {gb_per_s} GB/s",
     DecodeCheck: "largest share of the peak of {hardware} in decoding {batch} of {model}",
     BusyCheck: "share of the time in which a kernel of {kernel_us} us runs, one every {every_us} us",
 }
@@ -78,19 +91,27 @@ def label(column: str) -> str:
 
 
 def say(conditions: Where) -> str:
-    """Conditions as words: `GPUs 128, tp*pp 2 or 4`."""
-    return ", ".join(f"{label(name)} {_condition(value)}" for name, value in conditions.items())
+    """Conditions as words: `128 GPUs, tp*pp 2 or 4`."""
+    return ", ".join(_condition(name, condition) for name, condition in conditions.items())
 
 
-def _condition(condition: Condition) -> str:
+def _condition(name: str, condition: Condition) -> str:
     if isinstance(condition, list):
-        return " or ".join(map(str, condition))
-    return expected(condition, "") if isinstance(condition, Expected) else str(condition)
+        said = " or ".join(map(str, condition))
+    elif isinstance(condition, Expected):
+        said = expected(condition, "")
+    elif name in _SAID:
+        return _SAID[name](condition)
+    else:
+        said = str(condition)
+    return f"{label(name)} {said}"
 
 
 def what(check: Check, case: Where) -> str:
     """What a check measures, in words; `case`: one combination of its `each`."""
     fields = {name: _field(getattr(check, name)) for name in check.__struct_fields__}
+    if isinstance(check, TransferCheck):
+        fields["size_bytes"] = f"{check.size_bytes / 1e6:g}"
     if isinstance(check, CountCheck):
         said = _count(check)
     else:
@@ -109,11 +130,11 @@ def _field(value: Any) -> str:
 
 
 def _count(check: CountCheck) -> str:
-    said = f"number of {say(check.at) or 'rows'}"
+    said = f"number in {check.sweep or check.table} of {say(check.at) or 'rows'}"
     if check.than:
         outdone = [*(f"more {label(one)}" for one in check.more), *(f"less {label(one)}" for one in check.less)]
         said = f"{said} with {' and '.join(outdone)} than {say(check.than)}"
-    return f"{said}, less that of {label(check.beyond)}" if check.beyond else said
+    return f"{said}, less that of {check.beyond}" if check.beyond else said
 
 
 def expected(one: Expected, unit: str) -> str:
