@@ -316,6 +316,39 @@ def claims(config: Config, paths: tuple[Path, ...], output: Path | None, acknowl
 
 
 @cli.command()
+@click.argument("a", type=click.Path(path_type=Path))
+@click.argument("b", type=click.Path(path_type=Path))
+@click.option("--figure", "figure_file", type=click.Path(path_type=Path), help="Figure to write, without its suffix.")
+@click.option("--json", "as_json", is_flag=True, help="For machines.")
+@click.pass_obj
+def compare(config: Config, a: Path, b: Path, figure_file: Path | None, as_json: bool) -> None:
+    """What moved between two campaigns, A and B: files or folders of records of the same runs.
+
+    A number moved where its ranges have nothing in common: 5th to 95th percentile of iterations over all repeats, of a
+    prediction its last digits, beside a measurement the model's interval. Exit code 1: a number moved, a run ended
+    differently or a claim changed; 0: none did.
+
+    Example: scaling-study compare results/cached/mini/local ../other/results/cached/mini/local --figure results/moved
+    """
+    from scaling_study.differences import as_mapping, differences, print_differences
+
+    found = differences(config, a, b)
+    if figure_file is not None:
+        from scaling_study.present.comparison import draw
+        from scaling_study.present.render import render
+
+        render(draw(found.found, found.names), figure_file.parent, figure_file.name)
+    if as_json:
+        import msgspec
+
+        click.echo(msgspec.json.format(msgspec.json.encode(as_mapping(found))))
+    else:
+        print_differences(found)
+    if found.any:
+        click.get_current_context().exit(EXIT_FAILED_RUNS)
+
+
+@cli.command()
 @click.argument("paths", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--step", "steps", multiple=True, help="Only this profiler step, by its number; may be repeated.")
 @click.option("--from-ms", type=click.FloatRange(0), help="Only from here on: ms since the first device event.")

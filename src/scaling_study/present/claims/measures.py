@@ -18,6 +18,7 @@ from scaling_study.present.claims.evidence import UntestableError
 from scaling_study.present.claims.words import say
 from scaling_study.present.numbers.compare import fastest, missed_by_line
 from scaling_study.present.rows import BANDWIDTH, LOCAL_RATE, RATE
+from scaling_study.spec import Provenance
 from scaling_study.spec.claims import Expected, Where
 
 #: Columns in proportion to the inverse of a time, with the name of that time.
@@ -83,9 +84,12 @@ def point(frame: pl.DataFrame, conditions: Where) -> Row:
         UserError: several rows without a rate are there.
     """
     found = where(frame, conditions)
-    if found.height > 1 and found[RATE].null_count():
+    if found.height == 1:
+        return found.row(0, named=True)
+    rate = next((name for name in (RATE, "tokens_per_second") if name in found.columns), None)
+    if rate is None or found[rate].null_count():
         raise UserError(f"{found.height} runs are at {say(conditions)}", where="claims", remedy="Name one of them.")
-    return fastest(found)
+    return fastest(found) if rate == RATE else found.sort(rate, descending=True).row(0, named=True)
 
 
 def number(row: Row, column: str) -> float:
@@ -95,14 +99,14 @@ def number(row: Row, column: str) -> float:
         UntestableError: it is not defined there.
     """
     if row[column] is None:
-        raise UntestableError(f"{column} is not defined for {row['run_id']}")
+        raise UntestableError(f"{column} is not defined for {row.get('run_id', 'a row of the table')}")
     return float(row[column])
 
 
 def value(frame: pl.DataFrame, of: str, at: Where) -> Measured:
     """A column at a point."""
     row = point(frame, at)
-    return Measured(value=number(row, require(frame, of)), interval=interval(row, of), runs=(row["run_id"],))
+    return Measured(value=number(row, require(frame, of)), interval=interval(row, of), runs=_ids(row))
 
 
 def interval(row: Row, column: str) -> Ends | None:
@@ -121,15 +125,15 @@ def change(before: Row, after: Row, of: str) -> Measured:
     """The relative change of a column; its interval is of two measured points, whose noise has nothing in common."""
     found = number(after, of) / number(before, of) - 1
     ends = None
-    if before["provenance"] == after["provenance"] == "measured":
+    if before.get("provenance") == after.get("provenance") == Provenance.MEASURED:
         one, other = interval(before, of), interval(after, of)
         ends = (other[0] / one[1] - 1, other[1] / one[0] - 1) if one and other else None
-    return Measured(value=found, interval=ends, runs=(before["run_id"], after["run_id"]))
+    return Measured(value=found, interval=ends, runs=_ids(before, after))
 
 
 def difference(before: Row, after: Row, of: str) -> Measured:
     """The difference of a column between two points."""
-    return Measured(value=number(after, of) - number(before, of), runs=(before["run_id"], after["run_id"]))
+    return Measured(value=number(after, of) - number(before, of), runs=_ids(before, after))
 
 
 def line(frame: pl.DataFrame, along: str, order: list[str | int] | None = None) -> pl.DataFrame:
@@ -151,7 +155,12 @@ def column(rows: pl.DataFrame, of: str) -> list[float]:
 
 
 def _runs(rows: pl.DataFrame) -> tuple[str, ...]:
-    return tuple(rows["run_id"])
+    return tuple(rows["run_id"]) if "run_id" in rows.columns else ()
+
+
+def _ids(*rows: Row) -> tuple[str, ...]:
+    """The runs of rows; a table of definitions has none."""
+    return tuple(row["run_id"] for row in rows if "run_id" in row)
 
 
 def spread(rows: pl.DataFrame, of: str) -> Measured:
@@ -200,7 +209,7 @@ def extrapolation(small: pl.DataFrame, large: Row, of: str, along: str) -> Measu
     """By how much a line through small scales misses a large one, as a share of its value, whatever the sign."""
     there = (number(large, along), number(large, of))
     missed = missed_by_line(column(small, along), column(small, of), there)
-    return Measured(value=abs(missed), runs=(*_runs(small), large["run_id"]))
+    return Measured(value=abs(missed), runs=_runs(small) + _ids(large))
 
 
 def correlation(rows: pl.DataFrame, of: str, against: str) -> Measured:

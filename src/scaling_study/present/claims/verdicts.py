@@ -13,7 +13,7 @@ import polars as pl
 
 from scaling_study.present.claims.checks import measure
 from scaling_study.present.claims.evidence import PROVENANCE, Evidence, UntestableError
-from scaling_study.present.claims.words import expected, what
+from scaling_study.present.claims.words import asked_of, what
 from scaling_study.spec import Claim, Claims, Place, Provenance, Verdict
 from scaling_study.spec import claims as spec
 
@@ -155,7 +155,7 @@ def _results(claim: Claim, check: spec.Check, place: Place, evidence: Evidence) 
         asked = Result(
             what=what(check, case),
             value=None,
-            expected=expected(check.expect, check.unit),
+            expected=asked_of(check),
             unit=check.unit,
             verdict=Verdict.UNTESTABLE,
         )

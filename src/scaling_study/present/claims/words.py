@@ -137,6 +137,17 @@ def _count(check: CountCheck) -> str:
     return f"{said}, less that of {check.beyond}" if check.beyond else said
 
 
+def asked_of(check: Check) -> str:
+    """What must come out of a check, in words."""
+    one = check.expect
+    if isinstance(check, TrendCheck | GainCheck) and 0 in (one.above, one.below):
+        against = (check.direction == "rising") != (one.above == 0)
+        return f"{'not ' if against else ''}{check.direction} at every step"
+    if isinstance(check, ChangeCheck | DifferenceCheck) and 0 in (one.above, one.below):
+        return "a rise" if one.above == 0 else "a fall"
+    return expected(one, check.unit)
+
+
 def expected(one: Expected, unit: str) -> str:
     """What must come out, in words."""
     if one.value is None:
