@@ -130,7 +130,7 @@ def _pairs(first: pl.DataFrame, second: pl.DataFrame) -> pl.DataFrame:
 def _numbers(pairs: pl.DataFrame) -> pl.DataFrame:
     parts = [_of_metric(pairs, metric) for metric in METRICS]
     frame = pl.concat([*parts, _losses(pairs)]).filter(pl.col("a").is_not_null() & pl.col("b").is_not_null())
-    size = pl.col("change").abs()
+    size = pl.col("change").abs().round_sig_figs(6)
     return frame.sort("moved", size, "run_id", "metric", descending=[True, True, False, False], nulls_last=True)
 
 

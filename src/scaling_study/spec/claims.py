@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import msgspec
 from msgspec import Meta
@@ -265,6 +265,8 @@ AnyRowCheck = (
     | CountCheck
 )
 AnyCheck = AnyRowCheck | TransferCheck | DecodeCheck | BusyCheck
+#: The names of all measures.
+MEASURES = tuple(str(kind.__struct_config__.tag) for kind in get_args(AnyCheck))
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -307,6 +309,5 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class Claims(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Every claim by its id."""
 
-    name: str
     title: str
-    claims: dict[Annotated[str, Meta(pattern="^[a-z0-9-]+$")], Claim]
+    claims: dict[str, Claim]
