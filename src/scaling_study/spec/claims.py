@@ -65,6 +65,10 @@ Condition = str | int | list[str | int] | Expected
 Where = dict[str, Condition]
 
 
+#: Fields of checks that name columns, or hold conditions on them.
+_COLUMNS = ("of", "along", "against", "least", "more", "less", "where", "each", "at", "since", "than", "beyond_where")
+
+
 class Check(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="measure"):
     """One assertion: a measure, and what must come out of it.
 
@@ -98,6 +102,16 @@ class RowCheck(Check, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if (self.sweep is None) == (self.table is None):
             raise ValueError("a check is of a `sweep` or of a `table`")
+
+    @property
+    def columns(self) -> set[str]:
+        """Every column that it names."""
+        names: set[str] = set()
+        for field in self.__struct_fields__:
+            value = getattr(self, field)
+            if field in _COLUMNS and value:
+                names |= {value} if isinstance(value, str) else set(value)
+        return names
 
     def cases(self) -> Iterator[Where]:
         """The conditions of `each`, a mapping a combination; one empty mapping where there are none."""

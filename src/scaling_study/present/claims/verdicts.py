@@ -6,13 +6,15 @@ not hold, whatever could not be looked at; else one that cannot be looked at lea
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator, Sequence
 
 import msgspec
 import polars as pl
 
+from scaling_study.errors import UserError
 from scaling_study.present.claims.checks import measure
-from scaling_study.present.claims.evidence import PROVENANCE, Evidence, UntestableError
+from scaling_study.present.claims.evidence import COLUMNS, PROVENANCE, Evidence, UntestableError
 from scaling_study.present.claims.words import asked_of, what
 from scaling_study.spec import Claim, Claims, Place, Provenance, Verdict
 from scaling_study.spec import claims as spec
@@ -75,11 +77,26 @@ def judge(claims: Claims, evidence: Evidence) -> list[Judged]:
     Raises:
         UserError: a claim names a column, a model or a hardware that is not there.
     """
+    for name, claim in claims.claims.items():
+        _check_columns(name, claim)
     return [
         _judged(name, claim, place, evidence)
         for name, claim in claims.claims.items()
         for place in _places(claim, evidence)
     ]
+
+
+def _check_columns(name: str, claim: Claim) -> None:
+    """Refuse a claim about records that names what no record has, whether there are records or not."""
+    for check in claim.checks:
+        named = check.columns if isinstance(check, spec.RowCheck) and check.sweep else set()
+        if unknown := sorted(named - COLUMNS):
+            close = difflib.get_close_matches(unknown[0], sorted(COLUMNS), n=1)
+            raise UserError(
+                f"records have no column {unknown[0]!r}",
+                where=f"claim {name}",
+                remedy=f"Did you mean {close[0]!r}?" if close else "Mend config/claims.yaml.",
+            )
 
 
 def _places(claim: Claim, evidence: Evidence) -> list[Place]:
