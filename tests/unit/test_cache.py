@@ -4,7 +4,9 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from scaling_study.campaign import records_of_sweep
+from scaling_study.claims import ACKNOWLEDGED, judged_by
 from scaling_study.prediction import predict_sweep, write_timeline
+from scaling_study.present.claims import changes, claims_table, read_acknowledged
 from scaling_study.records import read_records
 from scaling_study.spec import PREDICT, Outcome
 from scaling_study.timeline import read_timeline_file
@@ -58,3 +60,14 @@ def test_committed_timelines_are_those_of_the_code(tmp_path):
 def test_the_platform_of_a_study_exists(path):
     name = CONFIG.study(path.stem).platform
     assert name == PREDICT or CONFIG.platform(name)
+
+
+def test_committed_verdicts_are_those_of_the_records():
+    """A verdict that changes is looked at by somebody: `scaling-study claims --acknowledge` says so."""
+    judged = judged_by(CONFIG, [ROOT / "results/cached"])
+    assert [str(one) for one in changes(judged, read_acknowledged(ROOT / ACKNOWLEDGED))] == []
+
+
+def test_the_committed_table_of_claims_is_that_of_the_records():
+    table = claims_table(judged_by(CONFIG, [ROOT / "results/cached"]))
+    assert (ROOT / "figures/paper/claims.csv").read_text(encoding="utf-8") == table.write_csv()

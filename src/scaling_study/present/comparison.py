@@ -40,7 +40,7 @@ def draw(found: Comparison, names: tuple[str, str]) -> alt.TopLevelMixin:
         "Marks: relative change. Bars: from the nearest to the farthest that the two ranges allow.",
     ]
     heading = alt.TitleParams(
-        TITLE, subtitle=[line for sentence in sentences for line in panels.wrapped(sentence, PAGE_WIDTH)]
+        [TITLE], subtitle=[line for sentence in sentences for line in panels.wrapped(sentence, PAGE_WIDTH)]
     )
     box = panels.Box(PAGE_WIDTH - LABEL_WIDTH, max(40, ROW_HEIGHT * moved.height))
     body = _panel(moved, box) if moved.height else panels.empty_panel("Change", "nothing moved", box)
@@ -62,7 +62,7 @@ def _panel(moved: pl.DataFrame, box: panels.Box) -> alt.LayerChart:
 
 def _marks(row: pl.DataFrame, x: Axis, y: Axis) -> tuple[alt.Chart, alt.Chart]:
     color = COLORS[row["metric"][0]]
-    base = panels.chart(row, "row", "change", "low", "high").encode(y=y.y())
+    base = panels.chart(row, "row", "metric", "change", "low", "high").encode(y=y.y())
     bar = base.mark_rule(color=color, strokeWidth=1).encode(x=x.x("low"), x2=alt.X2("high"))
     point = base.mark_point(shape="circle", stroke=color, fill=color, opacity=1, size=MARK_SIZE).encode(x=x.x())
     return bar, point
