@@ -17,12 +17,13 @@ PREDICTED = ROOT / "results/cached/paper/predict"
 
 @pytest.fixture
 def other(tmp_path: Path) -> Path:
-    """The predicted records of two sweeps; at 2,048 GPUs power is another, and half of the other sweep is missing."""
+    """The predicted records of two sweeps; at 2,048 GPUs power is another, and what ran out of memory in the other is missing."""
     folder = tmp_path / "paper" / "predict"
     scaling = read_records(PREDICTED / "data_parallel.parquet")
     power = pl.when(pl.col("gpus") == 2048).then(300.0).otherwise(pl.col("power_w_per_gpu"))
     write_records(folder / "data_parallel.parquet", scaling.with_columns(power_w_per_gpu=power).to_dicts())
-    write_records(folder / "context_length.parquet", read_records(PREDICTED / "context_length.parquet").to_dicts()[:3])
+    lengths = read_records(PREDICTED / "context_length.parquet").filter(outcome="ok")
+    write_records(folder / "context_length.parquet", lengths.to_dicts())
     return tmp_path
 
 

@@ -30,7 +30,7 @@ def test_a_row_a_number_that_moved() -> None:
 def test_nothing_moved_is_said() -> None:
     made = chart(1.0, 1.0)
     assert made.usermeta["moved"] == 0
-    assert "nothing moved" in texts(made)
+    assert "Nothing moved" in texts(made)
 
 
 def test_many_are_cut() -> None:

@@ -90,7 +90,7 @@ def test_losses_in_fp32_are_the_same(precision: str, loss: float, moved: bool | 
 
 
 def test_collectives_move_by_their_calls() -> None:
-    call = call_row()
+    call = call_row(op="all_gather", nodes=4, message_bytes=2**20)
     assert numbers(frame(call), frame(call), "call_s")["moved"] is False
     slower = {name: 3 * value if name.startswith("call_s") and value else value for name, value in call.items()}
     assert numbers(frame(call), frame(slower), "call_s")["change"] == pytest.approx(2.0)
