@@ -17,7 +17,7 @@ PREDICTED = ROOT / "results/cached/paper/predict"
 
 @pytest.fixture
 def other(tmp_path: Path) -> Path:
-    """The predicted records of two sweeps; at 2,048 GPUs power is another, and what ran out of memory in the other is missing."""
+    """Predicted records of two sweeps: another power at 2,048 GPUs, and without what ran out of memory."""
     folder = tmp_path / "paper" / "predict"
     scaling = read_records(PREDICTED / "data_parallel.parquet")
     power = pl.when(pl.col("gpus") == 2048).then(300.0).otherwise(pl.col("power_w_per_gpu"))
