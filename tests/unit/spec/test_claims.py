@@ -66,7 +66,7 @@ def test_tolerances_are_those_of_the_study(name: str) -> None:
 
 
 def test_figures_and_claims_name_each_other() -> None:
-    known = set(MODULES) | {"hst-table1", "cr-01", "wsf-01", "wsf-05"}
+    known = set(MODULES) | {"hst-table1", "cr-01", "cr-02", "wsf-01", "wsf-02", "wsf-05", "wsf-fabric"}
     assert all(figure in known for claim in CLAIMS.values() for figure in claim.figures)
     for module in MODULES:
         for name in figure_module(module).CLAIMS:

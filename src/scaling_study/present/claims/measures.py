@@ -140,11 +140,15 @@ def line(frame: pl.DataFrame, along: str, order: list[str | int] | None = None) 
     """One row a value of a column, the fastest there, in the order given or by size.
 
     Raises:
-        UntestableError: fewer than two of them are there, or not all of the order.
+        UntestableError: fewer than two of them are there, not all of the order, or runs of several models or hardware.
     """
     values = order or frame[require(frame, along)].unique().sort().to_list()
     if len(values) < 2:
         raise UntestableError(f"there is but one value of {along}")
+    for name in ("hardware", "model"):
+        others = frame[name].unique().sort().to_list() if name in frame.columns and name != along else []
+        if len(others) > 1:
+            raise UntestableError(f"one line cannot join runs of {', '.join(map(str, others))}")
     return pl.DataFrame([point(frame, {along: one}) for one in values], schema=frame.schema)
 
 

@@ -144,5 +144,7 @@ def test_a_line_has_the_fastest_of_each_value_in_the_order_given() -> None:
     assert found.select("model", "tp").rows() == [("c", 2), ("a", 2)]
     with pytest.raises(UntestableError, match="but one value"):
         measures.line(frame, "hardware")
+    with pytest.raises(UntestableError, match="cannot join runs of a, b, c"):
+        measures.line(frame, "tp")
     with pytest.raises(UntestableError, match="no run has d"):
         measures.line(frame, "model", ["c", "d"])
