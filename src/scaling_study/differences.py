@@ -108,6 +108,8 @@ def _lines(found: Differences) -> Iterator[str]:
         f"{numbers.moved.height:,} of {numbers.numbers.height:,} numbers moved beyond their ranges: 5th to 95th"
         " percentile of iterations over all repeats, of predictions the last digits"
     )
+    if not numbers.repeated and "measured" in {*numbers.numbers["provenance_a"], *numbers.numbers["provenance_b"]}:
+        yield "there are no repeats of measured runs, so that noise from one start to the next is not in their ranges"
     for row in numbers.outcomes.iter_rows(named=True):
         yield f"{row['run_id']}: {row['a']} before, {row['b']} after"
     for one in found.claims:

@@ -5,6 +5,7 @@ is from the 5th to the 95th percentile of its iterations or calls, over all repe
 have no percentiles of their own and get the same room in proportion. A prediction has no noise: beside another
 prediction it moved where the two differ by more than sums do in their last digits, beside a measurement its range is
 the model's interval. Losses in fp32 are the same within 1e-5. Rates follow from times and are not looked at twice.
+Without repeats only the noise within a run is known, not that from one start to the next.
 """
 
 from __future__ import annotations
@@ -54,12 +55,14 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         numbers: every number that both have (`NUMBERS`), those that moved first, by how far.
         outcomes: runs that ended in different ways: `run_id`, `a`, `b`.
         only_a, only_b: ids of runs that one of them has, repeats as one.
+        repeated: both have measured runs with repeats, so that the noise from one start to the next is known.
     """
 
     numbers: pl.DataFrame
     outcomes: pl.DataFrame
     only_a: tuple[str, ...]
     only_b: tuple[str, ...]
+    repeated: bool
 
     @property
     def moved(self) -> pl.DataFrame:
@@ -87,6 +90,7 @@ def compare(a: pl.DataFrame, b: pl.DataFrame) -> Comparison:
         outcomes=ended.select("run_id", a="outcome", b="outcome_b").sort("run_id"),
         only_a=_without(first, second),
         only_b=_without(second, first),
+        repeated=all(_has_repeats(records) for records in (a, b)),
     )
 
 
@@ -110,6 +114,11 @@ def _runs(records: pl.DataFrame) -> pl.DataFrame:
             *(pl.col(f"{metric}_to").max() for metric in METRICS),
         )
     )
+
+
+def _has_repeats(records: pl.DataFrame) -> bool:
+    measured = records.filter(pl.col("provenance") == Provenance.MEASURED)
+    return not measured.filter(pl.col("repeat") > 0).is_empty()
 
 
 def _range(metric: str, time: str) -> tuple[pl.Expr, pl.Expr]:

@@ -64,6 +64,8 @@ def test_repeats_are_one_number_with_the_range_of_all() -> None:
     assert found["a"] == pytest.approx(1.2)
     assert (found["a_low"], found["a_high"]) == pytest.approx((0.95, 1.45))
     assert found["moved"] is False
+    assert compare(a, a).repeated
+    assert not compare(a, a.head(1)).repeated
 
 
 @pytest.mark.parametrize(("factor", "moved"), [(1 + 1e-9, False), (1 + 1e-4, True)])
