@@ -164,13 +164,9 @@ def table(config: Config, study_name: str, table_name: str, record_files: tuple[
     Example: scaling-study table mini layouts results/cached/mini/local/model_parallel.parquet
     --output figures/mini
     """
-    from scaling_study.campaign import records_of_sweep
-    from scaling_study.present.tables import make_table, write_table
+    from scaling_study.drawing import tabulate
 
-    study = config.study(study_name)
-    sweep = study.table(table_name).sweep
-    records = records_of_sweep(config, study, sweep, record_files) if sweep and record_files else None
-    write_table(make_table(study, table_name, records, config.catalogue), output, table_name)
+    tabulate(config, config.study(study_name), table_name, record_files, output)
 
 
 @cli.command()
@@ -195,21 +191,27 @@ def paper(
 
 @cli.command()
 @_records
+@click.option("--table", "tables", type=click.Path(path_type=Path), multiple=True, help="A table of the model.")
 @click.option("--timeline", "timelines", type=click.Path(path_type=Path), multiple=True, help="A timeline of a run.")
 @click.option("--figures", "figures_folder", type=click.Path(path_type=Path), required=True, help="Figures, by study.")
 @click.option("--output", type=click.Path(path_type=Path), required=True, help="HTML file to write.")
 @click.pass_obj
 def report(
-    config: Config, record_files: tuple[Path, ...], timelines: tuple[Path, ...], figures_folder: Path, output: Path
-) -> None:  # fmt: skip
-    """Build the report, one HTML file with every figure and run, from records as for the paper.
+    config: Config,
+    record_files: tuple[Path, ...],
+    tables: tuple[Path, ...],
+    timelines: tuple[Path, ...],
+    figures_folder: Path,
+    output: Path,
+) -> None:
+    """Build the report, one HTML file with every figure, claim and run, from records as for the paper.
 
     Example: scaling-study report results/cached/mini/local/*.parquet results/cached/paper/predict/*.parquet
     --figures figures --output results/report.html
     """
     from scaling_study.drawing import report_of
 
-    report_of(config, record_files, timelines, figures_folder, output)
+    report_of(config, record_files, tables, timelines, figures_folder, output)
 
 
 @cli.command()
@@ -340,6 +342,58 @@ def timeline(config: Config, run_name: str, study_name: str, output: Path) -> No
     from scaling_study.prediction import write_timeline
 
     write_timeline(config, study_name, run_name, output)
+
+
+@cli.command()
+@click.argument("paths", metavar="[RECORDS...]", type=click.Path(path_type=Path), nargs=-1)
+@click.option("--output", type=click.Path(path_type=Path), help="Table to write (CSV), a row a claim and place.")
+@click.option("--acknowledge", is_flag=True, help="Write the verdicts of the cache as those that are known.")
+@click.option("--json", "as_json", is_flag=True, help="For machines.")
+@click.pass_obj
+def claims(config: Config, paths: tuple[Path, ...], output: Path | None, acknowledge: bool, as_json: bool) -> None:
+    """The verdict on every claim of the sources: measured on a cluster, on this machine, and predicted.
+
+    RECORDS are record files or folders of them; without any, the committed ones. A verdict on those that is not the
+    acknowledged one fails `make test`.
+
+    Example: scaling-study claims results/paper results/mini
+    """
+    from scaling_study.claims import run_claims
+
+    run_claims(config, paths, output, acknowledging=acknowledge, as_json=as_json)
+
+
+@cli.command()
+@click.argument("a", type=click.Path(path_type=Path))
+@click.argument("b", type=click.Path(path_type=Path))
+@click.option("--figure", "figure_file", type=click.Path(path_type=Path), help="Figure to write, without its suffix.")
+@click.option("--json", "as_json", is_flag=True, help="For machines.")
+@click.pass_obj
+def compare(config: Config, a: Path, b: Path, figure_file: Path | None, as_json: bool) -> None:
+    """What moved between two campaigns, A and B: files or folders of records of the same runs.
+
+    A number moved where its ranges have nothing in common: 5th to 95th percentile of iterations over all repeats, of a
+    prediction its last digits, beside a measurement the model's interval. Exit code 1: a number moved, a run ended
+    differently or a claim changed; 0: none did.
+
+    Example: scaling-study compare results/cached/mini/local ../other/results/cached/mini/local --figure results/moved
+    """
+    from scaling_study.differences import as_mapping, differences, print_differences
+
+    found = differences(config, a, b)
+    if figure_file is not None:
+        from scaling_study.present.comparison import draw
+        from scaling_study.present.render import render
+
+        render(draw(found.found, found.names), figure_file.parent, figure_file.name)
+    if as_json:
+        import msgspec
+
+        click.echo(msgspec.json.format(msgspec.json.encode(as_mapping(found))))
+    else:
+        print_differences(found)
+    if found.any:
+        click.get_current_context().exit(EXIT_FAILED_RUNS)
 
 
 @cli.command()

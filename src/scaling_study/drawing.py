@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 
 import polars as pl
 
 from scaling_study.campaign import records_of_sweep
-from scaling_study.errors import UserError, read_bytes
+from scaling_study.claims import judged_by
+from scaling_study.errors import UserError
+from scaling_study.present.claims import claims_table
 from scaling_study.present.figures import draw_figure
 from scaling_study.present.paper import build_paper
 from scaling_study.present.render import render
 from scaling_study.present.report import build_report
-from scaling_study.records import with_reported
+from scaling_study.present.tables import make_table, write_table
+from scaling_study.records import read_table, with_reported
 from scaling_study.spec import MODEL_TABLES, PREDICT, Config, Study
 from scaling_study.timeline import exposed_spans, read_timeline_file
 
@@ -48,23 +50,28 @@ def draw(
     render(draw_figure(study, name, source, config.catalogue, spans), output, name)
 
 
+def tabulate(config: Config, study: Study, name: str, files: tuple[Path, ...], output: Path) -> None:
+    """Write one table of a study.
+
+    Args:
+        files: of records; those of a table of claims may be of any study, and tables of the model.
+
+    Raises:
+        UserError: the study has no such table, a file is missing, damaged or not what the table needs, or the output
+            cannot be written.
+    """
+    request = study.table(name)
+    if request.of == "claims":
+        write_table(claims_table(judged_by(config, files)), output, name)
+        return
+    records = records_of_sweep(config, study, request.sweep, files) if request.sweep and files else None
+    write_table(make_table(study, name, records, config.catalogue), output, name)
+
+
 def _with_exposed(spans: pl.DataFrame) -> pl.DataFrame:
     """The spans, and below them when communication is exposed, as spans of the kind `exposed`."""
     exposed = exposed_spans(spans).with_columns(kind=pl.lit("exposed"), op=pl.lit("exposed"), stream=pl.lit("exposed"))
     return pl.concat([spans, exposed], how="diagonal")
-
-
-def read_table(path: Path) -> pl.DataFrame:
-    """A table from parquet.
-
-    Raises:
-        UserError: it is missing or damaged.
-    """
-    content = read_bytes(path)
-    try:
-        return pl.read_parquet(io.BytesIO(content))
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        raise UserError("not a parquet file, or damaged", where=str(path), remedy="Write it again.") from error
 
 
 def build(
@@ -83,16 +90,23 @@ def build(
     frames = _records_by_study(config, record_files)
     studies = [config.study(name) for name in frames]
     tables = {path.stem: read_table(path) for path in table_files}
-    build_paper(studies, frames, tables, config.catalogue, figures_folder, Path("paper"), output)
+    judged = judged_by(config, (*record_files, *table_files))
+    build_paper(studies, frames, tables, judged, config.catalogue, figures_folder, Path("paper"), output)
 
 
 def report_of(
-    config: Config, record_files: tuple[Path, ...], timelines: tuple[Path, ...], figures_folder: Path, output: Path
+    config: Config,
+    record_files: tuple[Path, ...],
+    table_files: tuple[Path, ...],
+    timelines: tuple[Path, ...],
+    figures_folder: Path,
+    output: Path,
 ) -> None:
     """Write the report.
 
     Args:
         record_files: of every sweep of the studies, each at `<study>/<platform>/<sweep>.parquet`.
+        table_files: of the performance model; what some claims are judged by.
         timelines: each file named after its run.
         figures_folder: with a folder a study.
 
@@ -106,7 +120,8 @@ def report_of(
         for study in studies
     }
     spans = {path.stem: read_timeline_file(path) for path in timelines}
-    build_report(studies, shown, spans, [], figures_folder, output)
+    claims = claims_table(judged_by(config, (*record_files, *table_files)))
+    build_report(studies, shown, spans, claims, figures_folder, output)
 
 
 def _records_by_study(config: Config, record_files: tuple[Path, ...]) -> dict[str, dict[str, pl.DataFrame]]:

@@ -189,9 +189,11 @@ class Plan:
         return self._definitions_of([self.studies[wildcards.study].figures[wildcards.figure]])
 
     def table_records(self, wildcards: Wildcards) -> list[str]:
-        """The record files that a table is made of; none for one of definitions alone."""
-        sweep = self.studies[wildcards.study].tables[wildcards.table].sweep
-        return self._sweep_records(wildcards.study, sweep) if sweep else []
+        """The files that a table is made of: all that there are for one of claims, none for definitions alone."""
+        request = self.studies[wildcards.study].tables[wildcards.table]
+        if request.of == "claims":
+            return [*self.all_records(), *self._all_model_tables()]
+        return self._sweep_records(wildcards.study, request.sweep) if request.sweep else []
 
     def table_definitions(self, wildcards: Wildcards) -> list[str]:
         """The configuration files that a table of definitions alone is made of; none for one of records."""
@@ -202,8 +204,10 @@ class Plan:
         return self._definitions_of([table for study in self._reported() for table in study.tables.values()])
 
     def _definitions_of(self, requests: Iterable[FigureRequest | TableRequest]) -> list[str]:
-        alone = any(one.sweep is None and getattr(one, "of", None) not in MODEL_TABLES for one in requests)
-        return [str(path) for path in self.config.definition_files()] if alone else []
+        asked = list(requests)
+        alone = any(one.sweep is None and one.of not in MODEL_TABLES for one in asked)
+        claims = [self.config.claims_file] if any(one.of == "claims" for one in asked) else []
+        return [str(path) for path in [*claims, *(self.config.definition_files() if alone else [])]]
 
     @property
     def has_paper(self) -> bool:
@@ -281,8 +285,10 @@ class Plan:
         """What figures are drawn from beside records: timelines, and tables of the performance model."""
         requests = [(study.name, request) for study in self.studies.values() for request in study.figures.values()]
         timelines = [path for study, request in requests for path in self._timelines(study, request)]
-        tables = [path for study in self.studies.values() for path in self._model_tables(study)]
-        return [*dict.fromkeys(timelines), *tables]
+        return [*dict.fromkeys(timelines), *self._all_model_tables()]
+
+    def _all_model_tables(self) -> list[str]:
+        return [path for study in self.studies.values() for path in self._model_tables(study)]
 
     def made(self) -> list[str]:
         """What a person finds where, after the workflow has ended well."""

@@ -1,12 +1,16 @@
 """The committed records are those of the studies as they are configured now, and predictions those of the code."""
 
+from collections import Counter
+
 import pytest
 from polars.testing import assert_frame_equal
 
 from scaling_study.campaign import records_of_sweep
+from scaling_study.claims import ACKNOWLEDGED, judged_by
 from scaling_study.prediction import predict_sweep, write_timeline
+from scaling_study.present.claims import changes, claims_table, read_acknowledged
 from scaling_study.records import read_records
-from scaling_study.spec import PREDICT, Outcome
+from scaling_study.spec import PREDICT, Outcome, Place, Verdict
 from scaling_study.timeline import read_timeline_file
 from tests.unit.samples import CONFIG, ROOT
 
@@ -58,3 +62,26 @@ def test_committed_timelines_are_those_of_the_code(tmp_path):
 def test_the_platform_of_a_study_exists(path):
     name = CONFIG.study(path.stem).platform
     assert name == PREDICT or CONFIG.platform(name)
+
+
+def test_committed_verdicts_are_those_of_the_records():
+    """A verdict that changes is looked at by somebody: `scaling-study claims --acknowledge` says so."""
+    judged = judged_by(CONFIG, [ROOT / "results/cached"])
+    assert [str(one) for one in changes(judged, read_acknowledged(ROOT / ACKNOWLEDGED))] == []
+
+
+def test_the_committed_table_of_claims_is_that_of_the_records():
+    table = claims_table(judged_by(CONFIG, [ROOT / "results/cached"]))
+    assert (ROOT / "figures/paper/claims.csv").read_text(encoding="utf-8") == table.write_csv()
+
+
+def test_the_readme_counts_the_verdicts_that_there_are():
+    judged = [one for one in judged_by(CONFIG, [ROOT / "results/cached"]) if one.place is Place.MODEL]
+    counts = Counter(one.verdict for one in judged)
+    said = (
+        f"As predicted, {counts[Verdict.HOLDS]} hold, {counts[Verdict.SHAPE]} hold in shape only"
+        f" and {counts[Verdict.FAILS]} do not"
+    )
+    text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    assert said in text
+    assert f"what the sources say as {len(CONFIG.claims.claims)} assertions" in text

@@ -12,7 +12,7 @@ import pytest
 from scaling_study import __version__
 from scaling_study.cli import main
 from scaling_study.processes import identity
-from scaling_study.records import record_of, write_records
+from scaling_study.records import read_records, record_of, write_records
 from scaling_study.spec import Config, Outcome, Provenance, expand, run_id
 from scaling_study.submit import RunStore
 from scaling_study.submit.slurm import ledger
@@ -562,3 +562,37 @@ def test_a_reader_that_leaves_early_is_no_error(read_bytes):
     process.stdout.close()
     assert process.stderr.read() == b""
     assert process.wait(20) == 0
+
+
+def test_claims_and_compare(run, tmp_path):
+    code, printed, _ = run("claims", "results/cached/paper/predict/data_parallel.parquet", "--json")
+    assert code == 0
+    found = {(one["id"], one["provenance"]): one["verdict"] for one in json.loads(printed)}
+    assert found["dp-power-drop", "predicted"] == "holds"
+    assert found["fixed-batch-mfu", "predicted"] == "not testable here"
+    records = "results/cached/mini/local"
+    code, printed, _ = run("compare", records, records, "--figure", tmp_path / "moved", "--json")
+    assert (code, json.loads(printed)["moved"]) == (0, [])
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".json", ".png", ".svg"]
+    slower = [
+        {name: value * 9 if name.startswith("iteration_s") and value else value for name, value in row.items()}
+        for row in read_records(ROOT / records / "data_parallel.parquet").to_dicts()
+    ]
+    write_records(tmp_path / "data_parallel.parquet", slower)
+    code, printed, _ = run("compare", records, tmp_path / "data_parallel.parquet")
+    assert code == 1
+    assert "+800.00%" in printed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("claims", "nowhere"), "nowhere: there is no such file or folder"),
+        (("claims", "README.md"), "README.md: not a parquet file"),
+        (("claims", "results/cached", "--acknowledge"), "only verdicts on the committed records are acknowledged"),
+        (("compare", "nowhere", "results/cached"), "nowhere: there is no such file or folder"),
+        (("compare", "results/cached/mini", "results/cached/paper"), "they have no run in common"),
+    ],
+)
+def test_what_claims_and_compare_refuse(run, arguments, message):
+    assert message in one_message(run(*arguments))

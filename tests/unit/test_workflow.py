@@ -103,6 +103,18 @@ def test_the_paper_depends_on_the_definitions_in_its_tables():
     }
 
 
+def test_a_table_of_claims_is_made_of_every_record_and_table(checkout):
+    plan = Plan({}, ROOT)
+    one = wildcards(study="paper", table="claims")
+    made_of = plan.table_records(one)
+    assert set(made_of) == {*plan.all_records(), *plan.paper_tables()}
+    assert "results/mini/local/data_parallel.parquet" in made_of
+    assert "results/paper/model/sensitivity.parquet" in made_of
+    assert str(ROOT / "config/claims.yaml") in plan.table_definitions(one)
+    assert str(ROOT / "config/claims.yaml") in plan.paper_definitions()
+    assert "figures/paper/claims.csv" in plan.targets()
+
+
 def test_another_platform_has_its_own_records(checkout):
     plan = Plan({"studies": "first", "platform": "there"}, checkout)
     assert plan.records("first", "one") == "results/first/there/one.parquet"

@@ -60,6 +60,21 @@ def test_everything_is_there_and_measured(measured):
     assert (measured.folder / "figures/scenario/layouts.csv").read_text().count("\n") == 3
 
 
+def test_claims_are_judged_by_what_was_measured(copy):
+    path = copy.folder / "figures/scenario/claims.csv"
+    verdicts = {(row["id"], row["place"]): row for row in pl.read_csv(path, infer_schema=False).to_dicts()}
+    assert verdicts["more-ranks", "local"]["verdict"] == "holds"
+    assert verdicts["more-ranks", "local"]["provenance"] == "measured"
+    assert verdicts["on-gpus", "local"]["verdict"] == "not testable here"
+    assert "about GPUs" in verdicts["on-gpus", "local"]["reason"]
+    claims = copy.folder / "config/claims.yaml"
+    claims.write_text(claims.read_text().replace("{above: 0}", "{below: 0}", 1))
+    end = copy.run()
+    assert end.returncode == 0, end.stderr
+    verdicts = {(row["id"], row["place"]): row for row in pl.read_csv(path, infer_schema=False).to_dicts()}
+    assert verdicts["more-ranks", "local"]["verdict"] == "does not hold"
+
+
 def test_nothing_to_do_is_quick_and_does_nothing(copy):
     start_s = time.monotonic()
     end = copy.run()

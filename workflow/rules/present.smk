@@ -43,6 +43,7 @@ if plan.has_paper:
     rule report:
         input:
             records=plan.paper_records(),
+            tables=plan.paper_tables(),
             timelines=plan.report_timelines(),
             figures=plan.report_figures(),
             code=plan.drawing_code(),
@@ -52,9 +53,10 @@ if plan.has_paper:
             "results/logs/report.log",
         params:
             study=plan.presented,
+            tables=plan.table_options,
             timelines=plan.report_timeline_options,
         shell:
-            "scaling-study report {input.records} {params.timelines} --figures figures"
+            "scaling-study report {input.records} {params.tables} {params.timelines} --figures figures"
             " --output {output} 2> >(tee {log} >&2)"
 
     rule paper:

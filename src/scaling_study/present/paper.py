@@ -11,6 +11,7 @@ import polars as pl
 
 from scaling_study.errors import UserError, write_atomically
 from scaling_study.present import theme
+from scaling_study.present.claims import Judged, claims_table
 from scaling_study.present.numbers import as_json, paper_numbers
 from scaling_study.present.tables import make_table, write_table
 from scaling_study.spec import Catalogue, FigureRequest, Study, TableRequest
@@ -23,6 +24,7 @@ def build_paper(
     studies: Sequence[Study],
     frames: Mapping[str, Mapping[str, pl.DataFrame]],
     tables: Mapping[str, pl.DataFrame],
+    judged: Sequence[Judged],
     catalogue: Catalogue,
     figures_folder: Path,
     paper_folder: Path,
@@ -34,6 +36,7 @@ def build_paper(
         studies: the studies that the paper is about.
         frames: of each study by name, records by the name of their sweep.
         tables: of the performance model, by name.
+        judged: the claims of the sources.
         catalogue: the hardware, and what sources print of it.
         figures_folder: where the figures are, as SVG, in a folder a study.
         paper_folder: where the Typst sources are; `build/` in it is written, with a folder a study.
@@ -53,7 +56,9 @@ def build_paper(
         write_atomically(build / "numbers.json", as_json(paper_numbers(study, own, tables)))
         for name, request in sorted(study.tables.items()):
             records = own[request.sweep] if request.sweep else None
-            write_table(make_table(study, name, records, catalogue), build, name)
+            claims = request.of == "claims"
+            table = claims_table(judged) if claims else make_table(study, name, records, catalogue)
+            write_table(table, build, name)
     write_atomically(output, compile_pdf(figures_folder.resolve(), paper_folder.resolve()))
     return output
 

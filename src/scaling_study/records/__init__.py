@@ -2,7 +2,7 @@
 
 from scaling_study.records.best import best_layouts
 from scaling_study.records.build import predicted_record, record_of
-from scaling_study.records.files import read_records, require_runs, write_records
+from scaling_study.records.files import read_records, read_table, require_runs, write_records
 from scaling_study.records.reported import with_reported
 from scaling_study.records.schema import SCHEMA, reason_for
 
@@ -11,6 +11,7 @@ __all__ = [
     "best_layouts",
     "predicted_record",
     "read_records",
+    "read_table",
     "reason_for",
     "record_of",
     "require_runs",

@@ -54,6 +54,19 @@ def read_records(path: Path) -> pl.DataFrame:
     return frame
 
 
+def read_table(path: Path) -> pl.DataFrame:
+    """A table from parquet.
+
+    Raises:
+        UserError: it is missing or damaged.
+    """
+    content = read_bytes(path)
+    try:
+        return pl.read_parquet(io.BytesIO(content))
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        raise UserError("not a parquet file, or damaged", where=str(path), remedy="Write it again.") from error
+
+
 def require_runs(frame: pl.DataFrame, runs: Mapping[str, str], where: str) -> pl.DataFrame:
     """The records, if they are of the sweep's runs: all those of the hardware that they are of, and no other.
 

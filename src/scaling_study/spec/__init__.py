@@ -1,5 +1,6 @@
 """The words of the study as frozen, validated types; sweeps expand here. Imports nothing of the project but errors."""
 
+from scaling_study.spec.claims import Claim, Claims
 from scaling_study.spec.datasets import Dataset, SourceCount, TextSource, TokenManifest
 from scaling_study.spec.hardware import Hardware, Sourced
 from scaling_study.spec.health import NodeCheck, RankHealth
@@ -56,10 +57,12 @@ from scaling_study.spec.words import (
     Outcome,
     Pacing,
     PipelineSchedule,
+    Place,
     Precision,
     Provenance,
     ReductionDtype,
     SpanKind,
+    Verdict,
 )
 
 __all__ = [
@@ -71,6 +74,8 @@ __all__ = [
     "AttentionBackend",
     "Axis",
     "Catalogue",
+    "Claim",
+    "Claims",
     "CollectiveOp",
     "CollectiveProtocol",
     "CollectiveReport",
@@ -89,6 +94,7 @@ __all__ = [
     "Outcome",
     "Pacing",
     "PipelineSchedule",
+    "Place",
     "Platform",
     "Precision",
     "ProcessIdentity",
@@ -115,6 +121,7 @@ __all__ = [
     "TextSource",
     "TokenManifest",
     "TrainingRun",
+    "Verdict",
     "canonical_json",
     "collective_violations",
     "decode_run",

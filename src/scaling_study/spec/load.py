@@ -5,13 +5,16 @@ from __future__ import annotations
 import csv
 import difflib
 import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, NoReturn, TypeVar
 
 import msgspec
 import yaml
+from msgspec import Meta
 
 from scaling_study.errors import UserError, explain_os_error
+from scaling_study.spec.claims import MEASURES, Claim, Claims
 from scaling_study.spec.datasets import Dataset
 from scaling_study.spec.explain import explain_validation_error
 from scaling_study.spec.hardware import Hardware
@@ -94,6 +97,11 @@ class Config:
             )
         return platform
 
+    @property
+    def platforms(self) -> dict[str, Platform]:
+        """Every platform in the folder, by name."""
+        return self._all("platforms", Platform)
+
     def dataset(self, name: str) -> Dataset:
         """The data set of that name."""
         return self._one("data", name, Dataset)
@@ -108,6 +116,36 @@ class Config:
                 reported=self._all("reported", ReportedTable),
             )
         return self._catalogue
+
+    @property
+    def claims_file(self) -> Path:
+        """Where the claims are."""
+        return self.root / "claims.yaml"
+
+    @property
+    def claims(self) -> Claims:
+        """Every claim; their sweeps are those of a study.
+
+        Raises:
+            UserError: there is no such file, or a claim is not valid.
+        """
+        content = read_yaml(self.claims_file)
+        known = {sweep for name in self._names("studies") for sweep in self.study(name).sweeps}
+        whole = _converted(content, _Outline, str(self.claims_file))
+        claims = {name: self._claim(name, claim, known) for name, claim in whole.claims.items()}
+        return Claims(title=whole.title, claims=claims)
+
+    def _claim(self, name: str, content: dict[str, Any], sweeps: set[str]) -> Claim:
+        """One claim; an error names it."""
+        where = f"{self.claims_file}, claim {name}"
+        checks = content.get("checks")
+        for check in checks if isinstance(checks, list) else []:
+            if isinstance(check, dict) and check.get("measure") not in MEASURES:
+                _refuse("measure", str(check.get("measure")), MEASURES, where)
+        claim = _converted(content, Claim, where)
+        for sweep in sorted(claim.sweeps - sweeps):
+            _refuse("sweep", sweep, sorted(sweeps), where)
+        return claim
 
     def definition_files(self) -> list[Path]:
         """The files that a table of definitions alone is made of: those of hardware and of what sources print."""
@@ -140,10 +178,7 @@ class Config:
         content = read_yaml(path)
         if kind is Hardware and "based_on" in content:
             content = self._inherit(path, content)
-        try:
-            return msgspec.convert({"name": path.stem, **content}, kind, strict=True)
-        except msgspec.ValidationError as error:
-            raise explain_validation_error(error, str(path)) from error
+        return _converted({"name": path.stem, **content}, kind, str(path))
 
     def _inherit(self, path: Path, content: dict[str, Any]) -> dict[str, Any]:
         """A variant over what it is based on; its sources are added to the base's."""
@@ -159,6 +194,26 @@ class Config:
         if not all(isinstance(part, dict) for part in sources):
             raise UserError("sources must be a mapping of keys to texts", where=str(path), remedy="Mend the value.")
         return {**base, **content, "sources": {**sources[0], **sources[1]}}
+
+
+class _Outline(msgspec.Struct, forbid_unknown_fields=True):
+    """The file of claims, before each of them is looked at."""
+
+    title: str
+    claims: dict[Annotated[str, Meta(pattern="^[a-z0-9-]+$")], dict[str, Any]]
+
+
+def _converted(content: dict[str, Any], kind: type[T], where: str) -> T:
+    try:
+        return msgspec.convert(content, kind, strict=True)
+    except msgspec.ValidationError as error:
+        raise explain_validation_error(error, where) from error
+
+
+def _refuse(what: str, name: str, known: Sequence[str], where: str) -> NoReturn:
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f"Did you mean {close[0]!r}? " if close else ""
+    raise UserError(f"there is no {what} {name!r}", where=where, remedy=f"{hint}Known: {', '.join(known)}.")
 
 
 def read_points(path: Path) -> list[ReportedPoint]:

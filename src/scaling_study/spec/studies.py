@@ -85,9 +85,19 @@ class FigureRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class TableRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A table of a study: of a sweep's records, or of definitions alone, where `sweep` is None."""
+    """A table of a study.
+
+    Attributes:
+        sweep: of whose records; None for a table of definitions alone, or of something else.
+        of: that: `claims`, judged by every record that there is.
+    """
 
     sweep: str | None = None
+    of: Literal["claims"] | None = None
+
+    def __post_init__(self) -> None:
+        if self.sweep is not None and self.of is not None:
+            raise ValueError("a table shows the records of a sweep or `of` something else, not both")
 
 
 class ReportedPoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

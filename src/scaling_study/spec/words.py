@@ -98,6 +98,24 @@ class Provenance(StrEnum):
     REPORTED = "reported"
 
 
+class Place(StrEnum):
+    """Where the numbers behind a verdict come from."""
+
+    CLUSTER = "cluster"
+    LOCAL = "local"
+    MODEL = "model"
+    SOURCES = "sources"
+
+
+class Verdict(StrEnum):
+    """What becomes of a claim at a place."""
+
+    HOLDS = "holds"
+    SHAPE = "holds in shape only"
+    FAILS = "does not hold"
+    UNTESTABLE = "not testable here"
+
+
 class Axis(StrEnum):
     """Axes of the device mesh."""
 

@@ -10,9 +10,10 @@ import polars as pl
 import pytest
 from msgspec import structs
 
+from scaling_study.claims import judged_by
 from scaling_study.errors import UserError
 from scaling_study.present import numbers as numbers_module
-from scaling_study.present.paper import build_paper, explain_typst_error
+from scaling_study.present.paper import build_paper, compile_pdf, explain_typst_error
 from scaling_study.records import read_records
 from scaling_study.spec import Catalogue, Config
 from tests.unit.present import synthetic as made
@@ -24,6 +25,7 @@ FRAMES = made.mini_frames()
 CACHE = ROOT / "results" / "cached"
 FULL_FRAMES = {path.stem: read_records(path) for path in sorted((CACHE / "paper" / "predict").glob("*.parquet"))}
 TABLES = {path.stem: pl.read_parquet(path) for path in sorted((CACHE / "paper" / "model").glob("*.parquet"))}
+JUDGED = judged_by(CONFIG, [CACHE])
 TEXT = (ROOT / "paper" / "paper.typ").read_text(encoding="utf-8")
 FULL_TEXT = (ROOT / "paper" / "full.typ").read_text(encoding="utf-8")
 DRAWING = (
@@ -50,17 +52,33 @@ def sources(tmp_path: Path) -> Path:
 def build(sources: Path, frames: dict = FRAMES, catalogue: Catalogue = CATALOGUE) -> Path:
     every = {"mini": frames, "paper": FULL_FRAMES}
     figures, output = sources.parent / "figures", sources / "paper.pdf"
-    return build_paper([STUDY, FULL], every, TABLES, catalogue, figures, sources, output)
+    return build_paper([STUDY, FULL], every, TABLES, JUDGED, catalogue, figures, sources, output)
 
 
 def test_the_paper_builds_with_numbers_and_tables(sources: Path) -> None:
     assert build(sources).read_bytes().startswith(b"%PDF")
-    for study in ("mini", "paper"):
+    for study, more in (("mini", []), ("paper", ["claims.csv"])):
         assert sorted(path.name for path in (sources / "build" / study).iterdir()) == [
+            *more,
             "hst-table1.csv",
             "layouts.csv",
             "numbers.json",
         ]
+
+
+def test_every_claim_reaches_the_paper(sources: Path) -> None:
+    build(sources)
+    table = sources / "build" / "paper" / "claims.csv"
+    rows = pl.read_csv(table, infer_schema=False)
+    assert list(dict.fromkeys(rows["id"])) == list(CONFIG.claims.claims)
+    assert (sources / "claims.typ").read_text(encoding="utf-8").count('"build/paper/claims.csv"') == 1
+    before = (sources / "paper.pdf").read_bytes()
+    changed = rows.with_columns(verdict=pl.lit("does not hold"))
+    table.write_text(changed.write_csv(), encoding="utf-8")
+    assert compile_pdf(sources.parent / "figures", sources) != before
+    table.unlink()
+    with pytest.raises(UserError, match="claims"):
+        compile_pdf(sources.parent / "figures", sources)
 
 
 def test_the_same_records_give_the_same_pdf(sources: Path) -> None:

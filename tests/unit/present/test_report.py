@@ -48,8 +48,9 @@ def figure(name="hst-04", run_id="a", text="plain"):
 
 
 CLAIM = {
-    "id": "a-claim", "says": "It grows.", "source": "HST 4.1", "place": "model", "verdict": "holds", "found": "5%",
-    "expected": "at least 4%", "figures": ["hst-04", "cr-01"],
+    "id": "a-claim", "says": "It grows.", "source": "HST 4.1", "place": "model", "verdict": "holds", "value": "5%",
+    "interval": "4% to 6%", "measured": "a change", "reason": "", "expected": "at least 4%",
+    "figures": "hst-04 hst-03 cr-01",
 }  # fmt: skip
 
 
@@ -59,7 +60,7 @@ def page(**changes):
         "figures": {"paper": [figure()]}, "records": [frame(record("a", mfu=0.41), record("b", mfu=1 / 3))],
         "timelines": {}, "claims": [CLAIM],
     } | changes  # fmt: skip
-    return report_page([study], given["figures"], given["records"], given["timelines"], given["claims"])
+    return report_page([study], given["figures"], given["records"], given["timelines"], pl.DataFrame(given["claims"]))
 
 
 def script(html, name):
@@ -80,7 +81,9 @@ def test_the_page_holds_its_figures_runs_and_links():
     data = script(html, "data")
     assert [row[0] for row in data["runs"]["rows"]] == ["a", "b"]
     assert data["figures"]["paper-hst-04"]["claims"] == ["a-claim"]
-    assert '<a href="#paper-hst-04">hst-04</a>, cr-01' in html
+    assert '<a href="#paper-hst-04">hst-04</a>, hst-03, cr-01' in html
+    both = [figure("hst-03a"), figure("hst-03b"), figure()]
+    assert '<a href="#paper-hst-03a">hst-03a</a>, <a href="#paper-hst-03b">hst-03b</a>' in page(figures={"paper": both})
 
 
 def test_a_timeline_s_times_begin_with_its_first_span():
@@ -100,7 +103,7 @@ def test_what_stands_in_a_script_cannot_end_it_and_is_what_it_was(text):
 
 
 def test_whatever_a_configuration_or_a_record_says_is_text():
-    hostile = {**CLAIM, "says": HOSTILE, "verdict": HOSTILE, "place": HOSTILE, "found": HOSTILE}
+    hostile = {**CLAIM, "says": HOSTILE, "verdict": HOSTILE, "place": HOSTILE, "value": HOSTILE}
     plain = page()
     html = page(
         figures={"paper": [figure(text=HOSTILE, run_id=HOSTILE)]}, records=[frame(record(HOSTILE))], claims=[hostile]
@@ -123,12 +126,12 @@ def test_its_policy_allows_just_its_own_scripts_and_style():
 def test_a_missing_or_foreign_figure_is_one_error(tmp_path):
     study = CONFIG.study("paper")
     with pytest.raises(UserError, match="no such file"):
-        build_report([study], {"paper": {}}, {}, [], tmp_path, tmp_path / "report.html")
+        build_report([study], {"paper": {}}, {}, pl.DataFrame(), tmp_path, tmp_path / "report.html")
     (tmp_path / "paper").mkdir()
     for name in study.figures:
         (tmp_path / "paper" / f"{name}.vl.json").write_text('{"mark": "point"}')
     with pytest.raises(UserError, match="not a figure of this project"):
-        build_report([study], {"paper": {}}, {}, [], tmp_path, tmp_path / "report.html")
+        build_report([study], {"paper": {}}, {}, pl.DataFrame(), tmp_path, tmp_path / "report.html")
     assert not (tmp_path / "report.html").exists()
 
 
@@ -143,8 +146,9 @@ def report(tmp_path_factory):
         if one.status == "ready"
     )
     timelines = tuple(sorted((cached / "paper" / PREDICT / "timelines").glob("*.parquet")))
+    tables = tuple(sorted((cached / "paper" / "model").glob("*.parquet")))
     path = tmp_path_factory.mktemp("report") / "report.html"
-    report_of(Config(ROOT / "config"), records, timelines, ROOT / "figures", path)
+    report_of(Config(ROOT / "config"), records, tables, timelines, ROOT / "figures", path)
     return path
 
 
@@ -179,7 +183,8 @@ def opened(browser):
 
     def visit(path):
         tab.goto(path.as_uri())
-        tab.wait_for_selector(".chart svg", timeout=20_000)
+        tab.locator("figure").first.scroll_into_view_if_needed()  # figures are drawn when they come near
+        tab.wait_for_selector(".chart svg", timeout=60_000)
         return tab
 
     yield visit, wrong
@@ -189,14 +194,12 @@ def opened(browser):
 def test_in_a_browser_every_figure_is_drawn_and_nothing_is_asked_for(report, opened):
     visit, wrong = opened
     tab = visit(report)
-    ready_ms = tab.evaluate("performance.now()")
     charts = tab.locator("figure")
     for index in range(charts.count()):
         charts.nth(index).scroll_into_view_if_needed()
-        charts.nth(index).locator(".chart svg").wait_for(timeout=20_000)
+        charts.nth(index).locator(".chart svg").wait_for(timeout=60_000)
     assert charts.count() == sum(len(CONFIG.study(study).figures) for study in ("mini", "paper"))
     assert wrong == []
-    assert ready_ms < 20_000  # 1.1 s on a quiet machine; a test must not fail on a busy one
 
 
 def test_in_a_browser_switches_tooltips_runs_and_filters_work(tmp_path, opened):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from scaling_study.present.numbers.core import in_order, joined, layout_name, percent, trend
@@ -33,6 +34,12 @@ def line_along(ok: pl.DataFrame, column: str) -> pl.DataFrame:
     """One record a value of a column, in natural order: the fastest there."""
     found = [fastest(ok.filter(pl.col(column) == value)) for value in in_order(ok[column])]
     return pl.DataFrame(found, schema=ok.schema)
+
+
+def missed_by_line(x: Sequence[float], y: Sequence[float], there: tuple[float, float]) -> float:
+    """By how much a straight line through some points misses another one, as a share of its value."""
+    slope, start = np.polyfit(x, y, 1)
+    return float(slope * there[0] + start) / there[1] - 1
 
 
 def apart(one: Mapping[str, Any], other: Mapping[str, Any], low: str = LOW, high: str = HIGH) -> bool:

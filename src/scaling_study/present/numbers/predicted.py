@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from scaling_study.present.axes import binary_size
-from scaling_study.present.numbers.compare import fastest, least_parallel, line_along
+from scaling_study.present.numbers.compare import fastest, least_parallel, line_along, missed_by_line
 from scaling_study.present.numbers.core import (
     Number,
     Pad,
@@ -112,8 +111,8 @@ def _of_scaling(frame: pl.DataFrame, study: Study) -> dict[str, Number]:
     pad.add("exposed_fraction", last[SHARE], percent)
     small = line.filter(pl.col("gpus") <= SMALL_SCALE)
     if small.height > 1:
-        slope, start = np.polyfit(small["gpus"].to_numpy(), small[RATE].to_numpy(), 1)
-        pad.add("extrapolation_error", float(slope * last["gpus"] + start) / last[RATE] - 1, signed)
+        missed = missed_by_line(small["gpus"].to_list(), small[RATE].to_list(), (last["gpus"], last[RATE]))
+        pad.add("extrapolation_error", missed, signed)
         pad.add("extrapolated_from", small["gpus"][-1])
     return pad.numbers
 

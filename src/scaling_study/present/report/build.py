@@ -53,7 +53,7 @@ def build_report(
     studies: Sequence[Study],
     frames: Mapping[str, Mapping[str, pl.DataFrame]],
     timelines: Mapping[str, pl.DataFrame],
-    claims: Sequence[Mapping[str, Any]],
+    claims: pl.DataFrame,
     figures_folder: Path,
     output: Path,
 ) -> None:
@@ -63,7 +63,7 @@ def build_report(
         studies: in the order in which they are shown.
         frames: of each study by name, records by the name of their sweep.
         timelines: span tables by run id.
-        claims: verdicts, one a claim and place.
+        claims: as `claims_table` has them.
         figures_folder: where the figures are, as Vega-Lite JSON, in a folder a study.
         output: the HTML file.
 
@@ -80,7 +80,7 @@ def report_page(
     figures: Mapping[str, Sequence[ReportFigure]],
     records: Sequence[pl.DataFrame],
     timelines: Mapping[str, pl.DataFrame],
-    claims: Sequence[Mapping[str, Any]],
+    claims: pl.DataFrame,
 ) -> str:
     """The page's HTML; the arguments are those of `build_report`, with each study's figures read."""
     import jinja2
@@ -96,10 +96,9 @@ def report_page(
     }
     return environment.get_template("page.html.j2").render(
         studies=[(study, figures[study.name]) for study in studies],
-        figure_keys={figure.name: figure.key for of in figures.values() for figure in reversed(of)},
-        claims=claims,
-        verdicts=sorted({str(claim["verdict"]) for claim in claims}),
-        places=sorted({str(claim["place"]) for claim in claims}),
+        claims=[{**claim, "keys": _keys(claim["figures"].split(), figures)} for claim in claims.to_dicts()],
+        verdicts=claims["verdict"].unique().sort().to_list(),
+        places=claims["place"].unique().sort().to_list(),
         timelines=list(timelines),
         data=in_script(data),
         specifications={figure.key: _escaped(figure.content) for of in figures.values() for figure in of},
@@ -151,6 +150,13 @@ def _figure(study: Study, name: str, folder: Path) -> ReportFigure:
         )
     except (ValueError, KeyError, TypeError) as error:
         raise UserError("not a figure of this project", where=str(path), remedy="Draw it again.") from error
+
+
+def _keys(names: Sequence[str], figures: Mapping[str, Sequence[ReportFigure]]) -> list[tuple[str, str | None]]:
+    """The figures that show a claim with their anchors; `hst-03` stands for its parts, as the study names them."""
+    shown = {figure.name: figure.key for of in reversed(list(figures.values())) for figure in of}
+    parts = {name: [one for one in shown if one == name or one[:-1] == name] for name in names}
+    return [(one, shown.get(one)) for name in names for one in parts[name] or [name]]
 
 
 def _lines(text: str | list[str]) -> tuple[str, ...]:

@@ -204,7 +204,9 @@ function filterClaims() {
   const wanted = text.value.toLowerCase();
   let count = 0;
   for (const row of document.querySelectorAll("#claim-table tbody tr")) {
-    const fits = (!verdict.value || row.dataset.verdict === verdict.value) && (!place.value || row.dataset.place === place.value);
+    const tested = row.dataset.verdict !== "not testable here";
+    const judged = verdict.value === "tested" ? tested : !verdict.value || row.dataset.verdict === verdict.value;
+    const fits = judged && (!place.value || row.dataset.place === place.value);
     row.hidden = !(fits && row.textContent.toLowerCase().includes(wanted));
     count += row.hidden ? 0 : 1;
   }
