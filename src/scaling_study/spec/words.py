@@ -18,6 +18,40 @@ class Precision(StrEnum):
         return 4 if self is Precision.FP32 else 2
 
 
+class NumberFormat(StrEnum):
+    """In what weights are kept and multiplied where somebody claims a rate: more formats than this study trains in."""
+
+    FP32 = "fp32"
+    BF16 = "bf16"
+    FP16 = "fp16"
+    FP8 = "fp8"
+    INT8 = "int8"
+    INT4 = "int4"
+
+    @property
+    def element_bytes(self) -> float:
+        """Bytes of one element, without the scales that go with a quantised one."""
+        return {"4": 0.5, "8": 1.0, "6": 2.0, "2": 4.0}[self.value[-1]]
+
+
+class Phase(StrEnum):
+    """What a claimed rate is of: training, reading a prompt, or writing token after token."""
+
+    TRAIN = "train"
+    PREFILL = "prefill"
+    DECODE = "decode"
+
+
+class Regime(StrEnum):
+    """What a step is limited by. `capacity`: weights that do not fit come over the host's link, or not at all."""
+
+    COMPUTE = "compute"
+    MEMORY = "memory"
+    COMMUNICATION = "communication"
+    OVERHEAD = "overhead"
+    CAPACITY = "capacity"
+
+
 class ReductionDtype(StrEnum):
     """Dtype in which gradients are reduced over the data-parallel axis."""
 
