@@ -319,7 +319,7 @@ def bounds_of_run(run: TrainingRun, catalogue: Catalogue, launch_interval_us: fl
     """Every bound of a layer and of an iteration of a run, and what follows for its rate."""
     model, hardware = catalogue.models[run.model], catalogue.hardware[run.hardware]
     found = _bounds(run, model, hardware, launch_interval_us)
-    least_s = found[-1].hardest_s
+    least_s = found[-1].hardest_s or None
     return {
         "run_id": run_id(run),
         "model": run.model,

@@ -1,5 +1,6 @@
-"""Records: one row a run, with provenance; their schema, gathering, choice of the best, and the cache. No torch."""
+"""Records: one row a run, with provenance: schema, gathering, audit, choice of the best, and the cache. No torch."""
 
+from scaling_study.records.audit import audited, invalid_records, objections
 from scaling_study.records.best import best_layouts
 from scaling_study.records.build import predicted_record, record_of
 from scaling_study.records.files import read_records, require_runs, write_records
@@ -8,7 +9,10 @@ from scaling_study.records.schema import SCHEMA, reason_for
 
 __all__ = [
     "SCHEMA",
+    "audited",
     "best_layouts",
+    "invalid_records",
+    "objections",
     "predicted_record",
     "read_records",
     "reason_for",

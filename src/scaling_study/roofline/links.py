@@ -66,6 +66,11 @@ def group_of(axis: Axis, run: TrainingRun, hardware: Hardware) -> Group:
     return Group(ranks=ranks, nodes=-(-ranks // per_node), groups_per_node=max(1, on_a_node // per_node))
 
 
+def group_of_nodes(ranks: int, nodes: int) -> Group:
+    """The group of all ranks of some whole nodes."""
+    return Group(ranks=ranks, nodes=nodes, groups_per_node=1)
+
+
 class Load(msgspec.Struct, frozen=True, kw_only=True):
     """What must pass in a step: bytes of one rank and of one node, each direction, and hops one after another."""
 

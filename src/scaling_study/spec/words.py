@@ -110,13 +110,17 @@ class CollectiveOp(StrEnum):
 
 
 class Outcome(StrEnum):
-    """How a run ended. `out_of_memory` and `infeasible` are results, `timeout` and `failed` are not."""
+    """How a run ended. `out_of_memory` and `infeasible` are results, `timeout` and `failed` are not.
+
+    `invalid` is said of a record, not by a run: what was measured or predicted cannot be true.
+    """
 
     OK = "ok"
     OUT_OF_MEMORY = "out_of_memory"
     INFEASIBLE = "infeasible"
     TIMEOUT = "timeout"
     FAILED = "failed"
+    INVALID = "invalid"
 
     @property
     def is_result(self) -> bool:

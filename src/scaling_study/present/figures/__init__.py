@@ -9,11 +9,12 @@ import importlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol, cast
 
+import msgspec
 import polars as pl
 
 from scaling_study.errors import UserError
 from scaling_study.present.context import FigureContext, context_for
-from scaling_study.present.rows import selected
+from scaling_study.present.rows import selected, without_invalid
 from scaling_study.present.tables import hardware_rows
 from scaling_study.spec import Catalogue, Study
 
@@ -92,7 +93,7 @@ def draw_figure(
     if request.of == "hardware":
         records = hardware_rows(catalogue)
     assert records is not None
-    drawn = selected(records, request.where, f"study {study.name}, figure {name}")
+    drawn, invalid = without_invalid(selected(records, request.where, f"study {study.name}, figure {name}"))
     if drawn.is_empty():
         raise UserError(
             f"no record to draw in {name}",
@@ -100,4 +101,5 @@ def draw_figure(
             remedy="Measure or predict the sweep first.",
         )
     names = drawn["hardware"].unique().sort().to_list() if "hardware" in drawn.columns else []
-    return module.draw(drawn, context_for(study, name, request, catalogue, names, timelines))
+    context = context_for(study, name, request, catalogue, names, timelines)
+    return module.draw(drawn, msgspec.structs.replace(context, left_out=invalid))
