@@ -279,7 +279,9 @@ def print_judgement(judged: Judgement, claim: Claim) -> None:
     where = f"on {claim.gpus:,} x {claim.hardware.title}"
     limit = judged.limit
     verdict = "possible" if judged.possible else "impossible"
-    by = f"{_share(judged.share_of_limit)} of the {limit.regime} roof" if limit else "no roof is known"
+    by = (
+        f"{_share(judged.share_of_limit) or 'above all'} of the {limit.regime} roof" if limit else "below no known roof"
+    )
     console.print(f"{verdict}: {rate} {where} is {by}", markup=False, soft_wrap=True)
     table = Table(box=None, pad_edge=False)
     table.add_column("roof")

@@ -84,7 +84,7 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         limit: the lowest roof; None where no number is published that a roof could be made of.
-        share_of_limit: claimed over it: above 1, it is impossible.
+        share_of_limit: claimed over it: above 1, it is impossible; None without a roof, or where that is zero.
         roofs: all, the lowest first.
         notes: what to look for.
     """
@@ -101,11 +101,9 @@ def judge(claim: Claim) -> Judgement:
     """Hold a claim against its roofs."""
     roofs = tuple(sorted(roofs_of(claim), key=lambda one: one.tokens_per_second))
     limit = roofs[0] if roofs else None
-    share = None
-    if limit is not None:
-        share = claim.tokens_per_second / limit.tokens_per_second if limit.tokens_per_second else float("inf")
+    share = claim.tokens_per_second / limit.tokens_per_second if limit and limit.tokens_per_second else None
     return Judgement(
-        possible=share is None or share <= 1,
+        possible=limit is None or claim.tokens_per_second <= limit.tokens_per_second,
         claimed_tokens_per_second=claim.tokens_per_second,
         limit=limit,
         share_of_limit=share,
@@ -231,8 +229,9 @@ def _capacity(claim: Claim) -> Roof | None:
 
 
 def _notes(claim: Claim, limit: Roof | None, share: float | None) -> Iterator[str]:
-    if limit is None or share is None:
+    if limit is None:
         yield "nothing is published of the part that a roof could be made of"
+    if limit is None or share is None:
         return
     compute = next((one for one in roofs_of(claim) if one.regime is Regime.COMPUTE), None)
     of_compute = claim.tokens_per_second / compute.tokens_per_second if compute else None
