@@ -9,7 +9,7 @@ import polars as pl
 
 from scaling_study.campaign import records_of_sweep
 from scaling_study.errors import UserError, read_bytes
-from scaling_study.present.figures import draw_figure
+from scaling_study.present.figures import OF_DEFINITIONS, draw_figure
 from scaling_study.present.paper import build_paper
 from scaling_study.present.render import render
 from scaling_study.records import with_reported
@@ -35,7 +35,7 @@ def draw(
     if [path.name for path in timelines] != wanted:
         needed = ", ".join(wanted) or "none"
         raise UserError("these are not its timelines", where=f"figure {name}", remedy=f"It shows: {needed}.")
-    if request.of != "hardware" and not files:
+    if request.of not in OF_DEFINITIONS and not files:
         what = f"records of {request.sweep}" if request.sweep else f"the table {request.of} of the model"
         raise UserError("no file is given", where=f"figure {name}", remedy=f"Give {what}.")
     source = None

@@ -18,6 +18,7 @@ from scaling_study.present.numbers.core import Number
 from scaling_study.present.numbers.layouts import of_large_scale, of_layouts, of_small_batch
 from scaling_study.present.numbers.precision import of_precisions
 from scaling_study.present.numbers.predicted import of_predictions
+from scaling_study.present.numbers.roofs import of_roofs
 from scaling_study.present.numbers.runs import of_runs, of_sweeps
 from scaling_study.present.numbers.scaling import of_scaling
 from scaling_study.present.numbers.sensitivity import of_sensitivity
@@ -49,16 +50,23 @@ OF_MODEL: dict[str, Callable[[pl.DataFrame], dict[str, Number]]] = {
     "sensitivity": of_sensitivity,
 }
 
+#: From what figures show of definitions alone to the function that computes its numbers.
+OF_DEFINITIONS: dict[str, Callable[[pl.DataFrame], dict[str, Number]]] = {"roofs": of_roofs}
+
 
 def paper_numbers(
-    study: Study, frames: Mapping[str, pl.DataFrame], tables: Mapping[str, pl.DataFrame] | None = None
+    study: Study,
+    frames: Mapping[str, pl.DataFrame],
+    tables: Mapping[str, pl.DataFrame] | None = None,
+    definitions: Mapping[str, pl.DataFrame] | None = None,
 ) -> dict[str, Number]:
-    """Every number by name, from the measured and from the predicted records of a study.
+    """Every number by name, from the measured and predicted records of a study and from what else its figures show.
 
     Args:
         study: gives the sweeps of figures and tables.
         frames: records by the name of their sweep.
         tables: of the performance model by name; their numbers are those of a study that is predicted.
+        definitions: what figures show of definitions alone, by name.
     """
     measured, predicted = (_of(study, frames, kind) for kind in (Provenance.MEASURED, Provenance.PREDICTED))
     found = of_runs(measured) | of_sweeps(study, measured) if measured else {}
@@ -69,6 +77,8 @@ def paper_numbers(
     for name, compute_table in OF_MODEL.items():
         if predicted and tables and name in tables:
             found |= compute_table(tables[name])
+    for name, shown in (definitions or {}).items():
+        found |= OF_DEFINITIONS[name](shown)
     return dict(sorted(found.items()))
 
 
