@@ -570,6 +570,36 @@ def check_claim(config: Config, /, table_file: Path | None, as_json: bool, **sta
     click.echo(msgspec.json.format(msgspec.json.encode(judged))) if as_json else print_judgement(judged, claim)
 
 
+@cli.command("diagnose")
+@click.argument("names", metavar="RUN...", nargs=-1, required=True)
+@click.option(
+    "--records",
+    "record_files",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    help="Record file, <study>/<platform>/<sweep>.parquet  [default: all of the results and the cache]",
+)
+@click.option("--json", "as_json", is_flag=True, help="For machines.")
+@_results
+@click.pass_obj
+def diagnose_runs(
+    config: Config, names: tuple[str, ...], record_files: tuple[Path, ...], as_json: bool, results_folder: Path
+) -> None:  # fmt: skip
+    """What limits each RUN (by its id, or Kineto traces of its ranks), the numbers behind it, what would help.
+
+    Example: scaling-study diagnose llama2-7b_h100_n256_dp2048-tp1-pp1_mb2-gb4096-s4096_bf16_fcc4f377cd
+    """
+    from scaling_study.diagnoses import diagnose_all, print_diagnoses
+
+    found = diagnose_all(config, names, record_files, results_folder)
+    if as_json:
+        import msgspec
+
+        click.echo(msgspec.json.format(msgspec.json.encode({"runs": found})))
+    else:
+        print_diagnoses(found)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run a verb; every error that a user can mend is one message and exit code 2."""
     try:

@@ -52,6 +52,18 @@ class Regime(StrEnum):
     CAPACITY = "capacity"
 
 
+class Limit(StrEnum):
+    """What takes the time of an iteration, so that more of something else would not help."""
+
+    COMPUTE = "compute"
+    MEMORY = "memory"
+    EXPOSED_COMMUNICATION = "exposed_communication"
+    FABRIC = "fabric"
+    PIPELINE_BUBBLE = "pipeline_bubble"
+    HOST_LAUNCH = "host_launch"
+    SKEW = "skew"
+
+
 class ReductionDtype(StrEnum):
     """Dtype in which gradients are reduced over the data-parallel axis."""
 
