@@ -20,9 +20,12 @@ from scaling_study.roofline import (
     bounds_of_iteration,
     bounds_of_layer,
     judge,
+    links_of,
+    memory_bytes_per_s,
     network_of,
     network_of_parameters,
     peak_flops,
+    shard_of,
 )
 from scaling_study.spec import (
     Catalogue,
@@ -31,6 +34,7 @@ from scaling_study.spec import (
     NumberFormat,
     Phase,
     Precision,
+    Regime,
     Sourced,
     TrainingRun,
     run_id,
@@ -41,6 +45,7 @@ T = TypeVar("T")
 #: The ways to state a rate; a claim has one of them.
 RATES = ("tokens_per_second", "tokens_per_second_per_gpu", "step_time_ms", "mfu", "tflops_per_gpu")
 _GIVEN = "given"
+_DEGREES = (1, 2, 4, 8, 16, 32, 64)
 
 
 class Stated(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -335,9 +340,30 @@ def bounds_of_run(run: TrainingRun, catalogue: Catalogue, launch_interval_us: fl
             }
             for one in found
         ],
+        "tensor_parallel": _tensor_parallel(run, model, hardware),
         "iteration_s_at_least": least_s,
         "tokens_per_second_at_most": run.tokens_per_iteration / least_s if least_s else None,
     }
+
+
+def _tensor_parallel(run: TrainingRun, model: Model, hardware: Hardware) -> list[dict[str, Any]]:
+    """A layer's forward pass of one micro-batch by degree and link; nothing where no roof is published."""
+    number_format, tokens = NumberFormat(run.precision.value), run.micro_batch * run.sequence_length
+    if not (peak_flops(hardware, number_format) and memory_bytes_per_s(hardware)):
+        return []
+    return [
+        {
+            "link": name,
+            "tp": tp,
+            "local_us": shard.local_s * 1e6,
+            "all_reduces_us": (shard.block_s - shard.local_s) * 1e6,
+            "regime": shard.regime.value,
+        }
+        for name, link in links_of(hardware).items()
+        for tp in _DEGREES
+        if model.heads % tp == 0
+        for shard in [shard_of(model, hardware, link, tp, tokens, number_format)]
+    ]
 
 
 def _bounds(run: TrainingRun, model: Model, hardware: Hardware, launch_interval_us: float) -> list[Bounds]:
@@ -363,6 +389,25 @@ def print_bounds(found: Mapping[str, Any]) -> None:
             time = "" if bound["seconds"] is None else f"{bound['seconds'] * 1e3:,.4g}"
             table.add_row(one["what"], f"{bound['regime']}{limits}", time, bound["arithmetic"])
     console.print(table)
+    if found["tensor_parallel"]:
+        said = "a layer's all-reduces (rings) against its matrix products: forward, one micro-batch, us; *: they take longer"
+        console.print(said, soft_wrap=True)
+        console.print(_degrees_table(found["tensor_parallel"]))
     if found["tokens_per_second_at_most"]:
         said = f"launches aside, at most {found['tokens_per_second_at_most']:,.4g} tokens/s"
         console.print(f"{said}, {found['tokens_per_second_at_most'] / found['gpus']:,.4g} a GPU", soft_wrap=True)
+
+
+def _degrees_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """A row a degree, a column a link; a star where collectives take longer than what is computed."""
+    links = list(dict.fromkeys(row["link"] for row in rows))
+    table = Table(box=None, pad_edge=False)
+    for name in ("tp", "products", *links):
+        table.add_column(name, justify="right")
+    for tp in dict.fromkeys(row["tp"] for row in rows):
+        of_links = [row for row in rows if row["tp"] == tp]
+        marked = [
+            f"{row['all_reduces_us']:,.4g}{'*' if row['regime'] == Regime.COMMUNICATION else ' '}" for row in of_links
+        ]
+        table.add_row(str(tp), f"{of_links[0]['local_us']:,.4g}", *marked)
+    return table

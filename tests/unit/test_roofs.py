@@ -170,6 +170,17 @@ def test_roofline_of_a_run_and_of_options_agree():
     assert found["tokens_per_second_at_most"] == pytest.approx(4096 * 4096 / found["iteration_s_at_least"])
 
 
+def test_roofline_has_all_reduces_by_degree_and_link():
+    options = ("--model", "llama2-70b", "--hardware", "h100", "--sequence-length", 512, "--tp", 8)
+    rows = json.loads(verb("roofline", *options, "--json").output)["tensor_parallel"]
+    assert {row["link"] for row in rows} == {"nvlink", "pcie", "network"}
+    bound = {(row["link"], row["tp"]) for row in rows if row["regime"] == "communication"}
+    assert min(tp for link, tp in bound if link == "nvlink") == 16
+    assert min(tp for link, tp in bound if link == "network") == 4
+    lines = [line.split() for line in verb("roofline", *options).output.splitlines()]
+    assert ["8", "110.7", "78.4", "486.8*", "662.8*"] in lines
+
+
 def test_roofline_for_people_names_what_limits():
     said = verb("roofline", RUN).output
     assert said.count("<- limits") == 3
