@@ -555,8 +555,8 @@ def check_claim(config: Config, /, table_file: Path | None, as_json: bool, **sta
     """
     import msgspec
 
+    from scaling_study.claimed import Stated, claim_of, judge_table, print_judgement, print_table
     from scaling_study.roofline import judge
-    from scaling_study.roofs import Stated, claim_of, judge_table, print_judgement, print_table
 
     if table_file is not None:
         rows = judge_table(table_file, config.catalogue)
