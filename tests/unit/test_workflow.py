@@ -91,7 +91,8 @@ def test_a_table_of_definitions_is_made_of_the_files_that_hold_them(checkout):
     (checkout / "config" / "reported" / "it.yaml").write_text("{title: t, source: s, tolerance: 0, rows: []}")
     plan = Plan({"studies": "first"}, checkout)
     alone, of_records = (wildcards(study="first", table=name) for name in ("hst-table1", "layouts"))
-    files = [checkout / "config" / name for name in ("hardware/cpu.yaml", "reported/it.yaml")]
+    models = sorted(path.relative_to(checkout / "config") for path in (checkout / "config" / "models").glob("*.yaml"))
+    files = [checkout / "config" / name for name in ("hardware/cpu.yaml", *models, "reported/it.yaml")]
     assert plan.table_definitions(alone) == [str(path) for path in files]
     assert plan.table_records(alone) == plan.table_definitions(of_records) == []
 
@@ -134,7 +135,7 @@ def test_the_only_parameter_of_a_measurement_is_its_run_ids(checkout):
 
 def test_drawing_code_is_all_modules_that_draw_and_no_other(checkout):
     code = Plan({"studies": "first"}, checkout).drawing_code()
-    assert all("/present/" in path or "/records/" in path for path in code)
+    assert all(any(f"/{room}/" in path for room in ("present", "records", "roofline")) for path in code)
     assert {path.rsplit(".", 1)[-1] for path in code} == {"py", "otf"}
     assert {"render.py", "theme.py", "hst_01.py", "best.py"} <= {path.rsplit("/", 1)[-1] for path in code}
 
