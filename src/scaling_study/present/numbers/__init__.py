@@ -25,6 +25,7 @@ from scaling_study.present.numbers.sensitivity import of_sensitivity
 from scaling_study.present.numbers.sequence import of_sequences
 from scaling_study.present.numbers.size import of_sizes
 from scaling_study.present.numbers.validation import of_validation
+from scaling_study.present.rows import without_invalid
 from scaling_study.spec import Provenance, Study
 
 __all__ = ["Number", "as_json", "paper_numbers"]
@@ -83,8 +84,9 @@ def paper_numbers(
 
 
 def _of(study: Study, frames: Mapping[str, pl.DataFrame], kind: Provenance) -> dict[str, pl.DataFrame]:
-    """The records of one provenance, by sweep; sweeps without any are left out."""
-    parts = {name: frame.filter(provenance=kind) for name, frame in sorted(frames.items()) if name in study.sweeps}
+    """The records of one provenance that can be true, by sweep; sweeps without any are left out."""
+    true = {name: without_invalid(frame)[0] for name, frame in sorted(frames.items()) if name in study.sweeps}
+    parts = {name: frame.filter(provenance=kind) for name, frame in true.items()}
     return {name: frame for name, frame in parts.items() if not frame.is_empty()}
 
 
