@@ -8,7 +8,7 @@ import polars as pl
 
 from scaling_study.console import SweepMonitor
 from scaling_study.errors import UserError, read_bytes, write_atomically
-from scaling_study.records import read_records, record_of, require_runs, write_records
+from scaling_study.records import invalid_records, read_records, record_of, require_runs, write_records
 from scaling_study.spec import (
     MODEL_TABLES,
     PREDICT,
@@ -64,10 +64,13 @@ def measure_sweep(
         driver.check(runs)
         driver.manifests = _manifests(config, runs, catalogue, data_folder)
         results = driver.measure(runs)
+        records = [_record(result, catalogue, platform.name) for result in results]
+        for line in invalid_records(records):
+            monitor.note(line)
     failed = [result for result in results if not result.outcome.is_result]
     if failed and not keep_failures:
         return [_failure(result, store) for result in failed]
-    write_records(output, [_record(result, catalogue, platform.name) for result in results])
+    write_records(output, records)
     return []
 
 

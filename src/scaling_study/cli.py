@@ -537,6 +537,165 @@ def extract(config: Config, run_name: str, study_name: str, stage: int, as_json:
         click.get_current_context().exit(EXIT_FAILED_RUNS)
 
 
+def _count(_: click.Context, option: click.Parameter, value: str | None) -> float | None:
+    """A count such as 70e9, 70B or 1.1T.
+
+    Raises:
+        click.BadParameter: it is none.
+    """
+    if value is None:
+        return None
+    scale = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}.get(value[-1:].upper(), 1.0)
+    try:
+        return float(value[:-1] if scale > 1 else value) * scale
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is no count; write 70e9 or 70B", param=option) from None
+
+
+@cli.command()
+@click.argument("run_name", metavar="[RUN]", required=False)
+@click.option("--study", "study_name", default="paper", show_default=True, help="The study that RUN belongs to.")
+@click.option("--model", help="In place of RUN: a model of config/models.")
+@click.option("--hardware", help="A hardware of config/hardware.")
+@click.option("--nodes", type=click.IntRange(1), default=1, show_default=True)
+@click.option("--tp", type=click.IntRange(1), default=1, show_default=True, help="Tensor-parallel degree.")
+@click.option("--pp", type=click.IntRange(1), default=1, show_default=True, help="Pipeline stages.")
+@click.option("--micro-batch", type=click.IntRange(1), default=1, show_default=True, help="Sequences.")
+@click.option(
+    "--global-batch", type=click.IntRange(1), help="Sequences  [default: one micro-batch a replica and stage]"
+)
+@click.option("--sequence-length", type=click.IntRange(1), default=4096, show_default=True, help="Tokens.")
+@click.option("--precision", type=click.Choice(["bf16", "fp16", "fp32"]), default="bf16", show_default=True)
+@click.option(
+    "--launch-interval-us",
+    type=click.FloatRange(0, min_open=True),
+    default=10.0,
+    show_default=True,
+    help="Between two launches of a kernel.",
+)
+@click.option("--json", "as_json", is_flag=True, help="For machines.")
+@click.pass_obj
+def roofline(
+    config: Config, /, run_name: str | None, study_name: str, launch_interval_us: float, as_json: bool, **options: Any
+) -> None:  # fmt: skip
+    """Least times of a layer and of an iteration of RUN: compute, memory, communication, overhead.
+
+    Example: scaling-study roofline --model llama2-70b --hardware h100 --nodes 4 --tp 8 --global-batch 64
+    """
+    from scaling_study.roofs import bounds_of_run, print_bounds, run_of_options
+    from scaling_study.spec import Precision, find_training_run
+
+    given = options["model"] is not None and options["hardware"] is not None
+    if (run_name is not None) == given or (run_name and (options["model"] or options["hardware"])):
+        raise UserError("a run is needed", where="roofline", remedy="Give RUN, or --model and --hardware.")
+    if run_name is not None:
+        run = find_training_run(config.study(study_name), run_name, config.catalogue)
+    else:
+        run = run_of_options({**options, "precision": Precision(options["precision"])}, config.catalogue)
+    found = bounds_of_run(run, config.catalogue, launch_interval_us)
+    if as_json:
+        import msgspec
+
+        click.echo(msgspec.json.format(msgspec.json.encode(found)))
+    else:
+        print_bounds(found)
+
+
+_positive = click.FloatRange(0, min_open=True)
+
+
+@cli.command("check-claim")
+@click.option("--model", help="A model of config/models.")
+@click.option("--parameters", callback=_count, help="In its place: how many it has, such as 175B.")
+@click.option("--active-parameters", callback=_count, help="Of a mixture of experts: how many a token meets.")
+@click.option("--hardware", help="A hardware of config/hardware.")
+@click.option("--peak-tflops", type=_positive, help="In its place: the dense peak of a part in this precision.")
+@click.option("--memory-gb-per-s", type=_positive, help="Of that part: its memory's bandwidth, 1e9 bytes/s.")
+@click.option("--memory-gib", type=_positive, help="Of that part: its memory.")
+@click.option("--gpus", type=click.IntRange(1), help="GPUs in all.")
+@click.option("--phase", type=click.Choice(["train", "prefill", "decode"]), default="train", show_default=True)
+@click.option("--tokens-per-second", type=_positive, help="The claim, over all GPUs; or one of the next four.")
+@click.option("--tokens-per-second-per-gpu", type=_positive)
+@click.option("--step-time-ms", type=_positive, help="Of an iteration, a prompt, or a decoded token.")
+@click.option("--mfu", type=_positive, help="A fraction of the peak: 0.4 is 40%.")
+@click.option("--tflops-per-gpu", type=_positive, help="By the convention of MFU.")
+@click.option(
+    "--precision",
+    "--dtype",
+    type=click.Choice(["bf16", "fp16", "fp32", "fp8", "int8", "int4"]),
+    default="bf16",
+    show_default=True,
+    help="Of weights and arithmetic.",
+)
+@click.option("--batch", type=click.IntRange(1), help="Sequences of a step over all GPUs  [default: decode 1]")
+@click.option(
+    "--context-length",
+    "--sequence-length",
+    type=click.IntRange(1),
+    help="Tokens of a sequence, of a prompt, or before a decoded one  [default: attention left out]",
+)
+@click.option("--tp", type=click.IntRange(1), help="Tensor-parallel degree  [default: what suits the claim]")
+@click.option("--tokens-per-pass", type=_positive, default=1.0, show_default=True, help="With speculative decoding.")
+@click.option("--kernels", type=click.IntRange(1), help="Kernels that a pass launches one after another.")
+@click.option("--launch-interval-us", type=_positive, help="Between two launches.")
+@click.option("--table", "table_file", type=click.Path(path_type=Path), help="Judge the claims of a CSV file instead.")
+@click.option("--json", "as_json", is_flag=True, help="For machines.")
+@click.pass_obj
+def check_claim(config: Config, /, table_file: Path | None, as_json: bool, **stated: Any) -> None:
+    """Is a claimed rate possible? Every roof over it, with the arithmetic.
+
+    Whatever is not said is taken as it suits the claim. The exit code is 0 whatever the verdict.
+
+    Example: scaling-study check-claim --model llama2-70b --hardware h100 --gpus 1 --phase decode --precision int4
+    --tokens-per-second 190
+    """
+    import msgspec
+
+    from scaling_study.claimed import Stated, claim_of, judge_table, print_judgement, print_table
+    from scaling_study.roofline import judge
+
+    if table_file is not None:
+        rows = judge_table(table_file, config.catalogue)
+        click.echo(msgspec.json.format(msgspec.json.encode(rows))) if as_json else print_table(rows)
+        return
+    if stated["gpus"] is None:
+        raise UserError("how many GPUs is not said", where="--gpus", remedy="Give it, or --table.")
+    given = {name: value for name, value in stated.items() if value is not None}
+    claim = claim_of(msgspec.convert(given, Stated, strict=False), config.catalogue)
+    judged = judge(claim)
+    click.echo(msgspec.json.format(msgspec.json.encode(judged))) if as_json else print_judgement(judged, claim)
+
+
+@cli.command("diagnose")
+@click.argument("names", metavar="RUN...", nargs=-1, required=True)
+@click.option(
+    "--records",
+    "record_files",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    help="Record file, <study>/<platform>/<sweep>.parquet  [default: all of the results and the cache]",
+)
+@click.option("--json", "as_json", is_flag=True, help="For machines.")
+@_results
+@click.pass_obj
+def diagnose_runs(
+    config: Config, names: tuple[str, ...], record_files: tuple[Path, ...], as_json: bool, results_folder: Path
+) -> None:  # fmt: skip
+    """What limits each RUN (by its id, or Kineto traces of its ranks), the numbers behind it, what would help.
+
+    Example: scaling-study diagnose llama2-7b_h100_n256_dp2048-tp1-pp1_mb2-gb4096-s4096_bf16_fcc4f377cd
+    """
+    from scaling_study.diagnoses import diagnose_all, print_diagnoses
+
+    found = diagnose_all(config, names, record_files, results_folder)
+    if as_json:
+        import msgspec
+
+        click.echo(msgspec.json.format(msgspec.json.encode({"runs": found})))
+    else:
+        print_diagnoses(found)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run a verb; every error that a user can mend is one message and exit code 2."""
     try:

@@ -10,7 +10,7 @@ from scaling_study.campaign import records_of_sweep
 from scaling_study.claims import judged_by
 from scaling_study.errors import UserError
 from scaling_study.present.claims import claims_table
-from scaling_study.present.figures import draw_figure
+from scaling_study.present.figures import OF_DEFINITIONS, draw_figure
 from scaling_study.present.paper import build_paper
 from scaling_study.present.render import render
 from scaling_study.present.report import build_report
@@ -38,7 +38,7 @@ def draw(
     if [path.name for path in timelines] != wanted:
         needed = ", ".join(wanted) or "none"
         raise UserError("these are not its timelines", where=f"figure {name}", remedy=f"It shows: {needed}.")
-    if request.of != "hardware" and not files:
+    if request.of not in OF_DEFINITIONS and not files:
         what = f"records of {request.sweep}" if request.sweep else f"the table {request.of} of the model"
         raise UserError("no file is given", where=f"figure {name}", remedy=f"Give {what}.")
     source = None

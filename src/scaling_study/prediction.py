@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from scaling_study.predict.forecasts import Forecast, forecast, timeline_of_run
 from scaling_study.predict.library import Library
-from scaling_study.records import predicted_record, write_records
+from scaling_study.records import invalid_records, predicted_record, write_records
 from scaling_study.spec import PREDICT, Catalogue, Config, TrainingRun, expand, find_training_run, run_id
 from scaling_study.timeline import write_timeline_file
 
@@ -20,7 +21,10 @@ def predict_sweep(config: Config, study_name: str, sweep_name: str, output: Path
     catalogue = config.catalogue
     runs = expand(config.study(study_name), sweep_name, catalogue)
     found = forecast(runs, catalogue, Library(config.root))
-    write_records(output, [_record(one, catalogue) for one in found])
+    records = [_record(one, catalogue) for one in found]
+    for line in invalid_records(records):
+        print(line, file=sys.stderr)
+    write_records(output, records)
 
 
 def _record(found: Forecast, catalogue: Catalogue) -> dict[str, object]:

@@ -185,7 +185,7 @@ class Plan:
         return [f"{self.place}/{study}/{PREDICT}/timelines/{run}.parquet" for run in request.timelines]
 
     def figure_definitions(self, wildcards: Wildcards) -> list[str]:
-        """The configuration files that a figure of hardware is drawn from; none for another."""
+        """The configuration files that a figure of hardware or of roofs is drawn from; none for another."""
         return self._definitions_of([self.studies[wildcards.study].figures[wildcards.figure]])
 
     def table_records(self, wildcards: Wildcards) -> list[str]:
@@ -381,7 +381,8 @@ class Plan:
     def drawing_code(self) -> list[str]:
         """The modules that draw; a change of one redraws, and measures nothing."""
         package = Path(__file__).parent
-        drawn_by = [*(package / "present").rglob("*"), *(package / "records").glob("*.py")]
+        modules = [path for room in ("records", "roofline") for path in (package / room).glob("*.py")]
+        drawn_by = [*(package / "present").rglob("*"), *modules]
         return sorted(str(path) for path in drawn_by if path.suffix in (".py", ".otf", ".js", ".css", ".j2"))
 
     def check_budget(self) -> None:

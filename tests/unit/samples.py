@@ -69,7 +69,7 @@ def rank_report(rank=0, **fields):
         "iteration_ns": [1_000_000_000] * 5,
         "profiled_ns": [1_000_000_000] * 2,
         "losses": [3.0] * 5,
-        "compute_ns": 0,
+        "compute_ns": 1_000_000_000,
         "communication_ns": 0,
         "exposed_communication_ns": 0,
         "communication_by_axis_ns": {},

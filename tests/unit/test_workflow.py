@@ -91,7 +91,8 @@ def test_a_table_of_definitions_is_made_of_the_files_that_hold_them(checkout):
     (checkout / "config" / "reported" / "it.yaml").write_text("{title: t, source: s, tolerance: 0, rows: []}")
     plan = Plan({"studies": "first"}, checkout)
     alone, of_records = (wildcards(study="first", table=name) for name in ("hst-table1", "layouts"))
-    files = [checkout / "config" / name for name in ("hardware/cpu.yaml", "reported/it.yaml")]
+    models = sorted(path.relative_to(checkout / "config") for path in (checkout / "config" / "models").glob("*.yaml"))
+    files = [checkout / "config" / name for name in ("hardware/cpu.yaml", *models, "reported/it.yaml")]
     assert plan.table_definitions(alone) == [str(path) for path in files]
     assert plan.table_records(alone) == plan.table_definitions(of_records) == []
 
@@ -146,7 +147,7 @@ def test_the_only_parameter_of_a_measurement_is_its_run_ids(checkout):
 
 def test_drawing_code_is_all_modules_that_draw_and_no_other(checkout):
     code = Plan({"studies": "first"}, checkout).drawing_code()
-    assert all("/present/" in path or "/records/" in path for path in code)
+    assert all(any(f"/{room}/" in path for room in ("present", "records", "roofline")) for path in code)
     assert {path.rsplit(".", 1)[-1] for path in code} == {"py", "otf", "js", "css", "j2"}
     assert {"render.py", "page.js", "theme.py", "hst_01.py", "best.py"} <= {path.rsplit("/", 1)[-1] for path in code}
 
@@ -438,3 +439,11 @@ def test_a_place_that_cannot_be_locked_is_said(checkout):
     (checkout / "results").write_bytes(b"")
     with pytest.raises(UserError, match=r"\.workflow\.lock: "):
         Plan({"studies": "first"}, checkout).lock()
+
+
+def test_a_figure_of_roofs_is_drawn_from_definitions_alone():
+    plan = Plan({}, ROOT)
+    figure = wildcards(study="paper", figure="cr-01")
+    assert plan.figure_records(figure) == plan.figure_timelines(figure) == []
+    definitions = {str(Path(path).relative_to(ROOT)) for path in plan.figure_definitions(figure)}
+    assert {"config/hardware/h100.yaml", "config/models/llama2-70b.yaml"} <= definitions

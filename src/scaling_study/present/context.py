@@ -24,6 +24,7 @@ class FigureContext(msgspec.Struct, frozen=True, kw_only=True):
         assumptions: what the source leaves open and the sweep or the hardware decides.
         parameters: of each model of the catalogue, by name.
         hardware: of the catalogue, by name.
+        left_out: what is said of records that cannot be true and are not drawn.
         timelines: span tables of single runs, by run id, in the order in which they are drawn.
     """
 
@@ -38,6 +39,7 @@ class FigureContext(msgspec.Struct, frozen=True, kw_only=True):
     assumptions: tuple[str, ...] = ()
     parameters: Mapping[str, int] = {}
     hardware: Mapping[str, Hardware] = {}
+    left_out: tuple[str, ...] = ()
     timelines: Mapping[str, pl.DataFrame] = {}
 
     @property

@@ -369,7 +369,7 @@ def finished(
     """
     records = shown(records, metrics)
     lead = f"{context.sweep_title}. {note}".strip()
-    sentences = [lead, *caption(records, context), *gaps(records, metrics)]
+    sentences = [lead, *caption(records, context), *gaps(records, metrics), *context.left_out]
     return titled(body, title, sentences, user_metadata(records, context, claims), context, width)
 
 

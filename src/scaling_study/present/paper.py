@@ -13,6 +13,8 @@ from scaling_study.errors import UserError, write_atomically
 from scaling_study.present import theme
 from scaling_study.present.claims import Judged, claims_table
 from scaling_study.present.numbers import as_json, paper_numbers
+from scaling_study.present.roofs import roof_rows
+from scaling_study.present.rows import selected
 from scaling_study.present.tables import make_table, write_table
 from scaling_study.spec import Catalogue, FigureRequest, Study, TableRequest
 
@@ -53,7 +55,9 @@ def build_paper(
         check_inputs(study, frames[study.name], figures_folder / study.name)
     for study in studies:
         build, own = paper_folder / BUILD / study.name, frames[study.name]
-        write_atomically(build / "numbers.json", as_json(paper_numbers(study, own, tables)))
+        write_atomically(
+            build / "numbers.json", as_json(paper_numbers(study, own, tables, _shown_roofs(study, catalogue)))
+        )
         for name, request in sorted(study.tables.items()):
             records = own[request.sweep] if request.sweep else None
             claims = request.of == "claims"
@@ -61,6 +65,12 @@ def build_paper(
             write_table(table, build, name)
     write_atomically(output, compile_pdf(figures_folder.resolve(), paper_folder.resolve()))
     return output
+
+
+def _shown_roofs(study: Study, catalogue: Catalogue) -> dict[str, pl.DataFrame]:
+    """What the study's figures show of roofs; nothing where none does."""
+    asked = next((request for request in study.figures.values() if request.of == "roofs"), None)
+    return {"roofs": selected(roof_rows(catalogue), asked.where, f"study {study.name}")} if asked else {}
 
 
 def check_inputs(study: Study, frames: Mapping[str, pl.DataFrame], figures_folder: Path) -> None:

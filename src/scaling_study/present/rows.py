@@ -71,6 +71,15 @@ def selected(records: pl.DataFrame, where: Mapping[str, str | int], figure: str)
     return records
 
 
+def without_invalid(records: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
+    """The records that can be true, and a sentence for every other one; a table that is not of records as it is."""
+    if "run_id" not in records.columns:
+        return records, ()
+    invalid = records.filter(outcome=Outcome.INVALID).sort("run_id", "provenance")
+    said = [f"Not drawn, since it cannot be true: {row['run_id']}, {row['reason']}." for row in invalid.to_dicts()]
+    return records.filter(pl.col("outcome") != Outcome.INVALID), tuple(said)
+
+
 def rounded(frame: pl.DataFrame) -> pl.DataFrame:
     """Every float to six significant digits."""
     return frame.with_columns(pl.selectors.float().round_sig_figs(SIGNIFICANT_DIGITS))

@@ -1,7 +1,7 @@
 """A run's result, or its prediction, into its record.
 
 A result is aggregated over iterations or calls, and over ranks; what follows from an iteration's or a call's time
-(throughput, utilisation, bandwidth) is computed in one place for both.
+(throughput, utilisation, bandwidth) is computed in one place for both. Every record is audited before it leaves.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import polars as pl
 
+from scaling_study.records.audit import audited
 from scaling_study.records.schema import COLLECTIVE_METRICS, SCHEMA, TRAINING_METRICS
 from scaling_study.roofline import bus_factor, model_flops_per_token, utilisation
 from scaling_study.spec import (
@@ -40,7 +41,7 @@ _NOT_RUN = "predicted: one iteration, which is not run"
 def record_of(
     result: RunResult, model: Model | None, hardware: Hardware, *, platform: str, provenance: Provenance
 ) -> dict[str, Any]:
-    """The record of a run: every column of `SCHEMA`.
+    """The record of a run: every column of `SCHEMA`; `invalid` where the audit finds that it cannot be true.
 
     Args:
         result: how the run ended.
@@ -61,7 +62,7 @@ def record_of(
         record |= _training_metrics(result, result.run, model, hardware)
     else:
         record |= _collective_metrics(result.calls, result.run, hardware)
-    return record | _provenance(result)
+    return audited(record | _provenance(result), result.run, model, hardware)
 
 
 def predicted_record(
@@ -75,7 +76,7 @@ def predicted_record(
     extrapolated: bool,
     platform: str,
 ) -> dict[str, Any]:
-    """The record of a prediction: every column of `SCHEMA`.
+    """The record of a prediction: every column of `SCHEMA`; `invalid` where the audit finds that it cannot be true.
 
     Args:
         metrics: columns that the model gives, `iteration_s` or `call_s` among them where the outcome is ok; what
@@ -90,14 +91,15 @@ def predicted_record(
     if outcome is not Outcome.OK:
         return record | {name: metrics[name] for name in ("peak_memory_gib",) if name in metrics}
     if isinstance(run, CollectiveRun):
-        return record | _completed({**metrics, **_bandwidth(metrics["call_s"], run, hardware)}, COLLECTIVE_METRICS, {})
+        found = {**metrics, **_bandwidth(metrics["call_s"], run, hardware)}
+        return audited(record | _completed(found, COLLECTIVE_METRICS, {}), run, model, hardware)
     assert model is not None
     derived, reasons = _throughput(metrics["iteration_s"], run, model, hardware)
     share = metrics["exposed_communication_s"] / metrics["iteration_s"]
     rate = run.tokens_per_iteration / metrics["iteration_s"] / run.ranks
     energy = {"exposed_fraction": share, "tokens_per_joule": rate / metrics["power_w_per_gpu"]}
-    found = {**metrics, **derived, **energy}
-    return record | _completed(found, TRAINING_METRICS, reasons)
+    completed = _completed({**metrics, **derived, **energy}, TRAINING_METRICS, reasons)
+    return audited(record | completed, run, model, hardware)
 
 
 def _completed(

@@ -24,6 +24,7 @@ class Hardware(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         part: the exact part, as its driver names it; `null` where it is not one part (a CPU).
         gpus_per_node: ranks a node.
         peak_tflops: dense peak by precision, 1e12 FLOP/s; a missing precision has no defined MFU.
+        peak_8bit_tflops: the same of fp8, or of int8 where the part has no fp8.
         memory_gib: memory of one accelerator, 2**30 bytes.
         memory_gb_per_s: memory bandwidth, 1e9 bytes/s.
         intra_node_gb_per_s: accelerator to accelerator inside the node, both directions summed, 1e9 bytes/s.
@@ -31,6 +32,7 @@ class Hardware(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         host_gb_per_s: host to accelerator, both directions summed, 1e9 bytes/s.
         network_hop_us: what a hop between nodes takes longer than over InfiniBand, us.
         power_limit_w: thermal design power of one accelerator.
+        idle_w: what one that does nothing draws at least.
         assumptions: what is ours and not a published fact.
     """
 
@@ -39,6 +41,7 @@ class Hardware(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     part: str | None = None
     gpus_per_node: Annotated[int, Meta(gt=0)]
     peak_tflops: dict[Precision, Sourced] = {}
+    peak_8bit_tflops: Sourced | None = None
     memory_gib: Sourced | None = None
     memory_gb_per_s: Sourced | None = None
     intra_node_gb_per_s: Sourced | None = None
@@ -46,6 +49,7 @@ class Hardware(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     host_gb_per_s: Sourced | None = None
     network_hop_us: Sourced | None = None
     power_limit_w: Sourced | None = None
+    idle_w: Sourced | None = None
     interconnect: str = ""
     assumptions: tuple[str, ...] = ()
     sources: dict[str, str] = {}

@@ -148,8 +148,9 @@ class Config:
         return claim
 
     def definition_files(self) -> list[Path]:
-        """The files that a table of definitions alone is made of: those of hardware and of what sources print."""
-        return [self._path(folder, name) for folder in ("hardware", "reported") for name in self._names(folder)]
+        """The files of what is made of definitions alone: those of hardware, models and what sources print."""
+        folders = ("hardware", "models", "reported")
+        return [self._path(folder, name) for folder in folders for name in self._names(folder)]
 
     def _path(self, folder: str, name: str) -> Path:
         return self.root / folder / f"{name}.yaml"

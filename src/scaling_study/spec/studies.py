@@ -64,15 +64,16 @@ class FigureRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     Attributes:
         sweep: whose records; None where it shows something else.
-        of: that: `hardware`, as its files have it; `validation`, the performance model against public measurements
-            that it was not fitted on; `sensitivity`, what its predictions hang on.
+        of: that: `hardware`, as its files have it; `roofs`, tensor parallelism by data sheets; `validation`, the
+            performance model against public measurements that it was not fitted on; `sensitivity`, what its
+            predictions hang on.
         draw: the module that draws it, if it is not named after the figure.
         where: values that columns of the records must have, such as `{hardware: a100}`, where a sweep has several.
         timelines: ids of runs of the sweep whose predicted timelines it shows beside the records.
     """
 
     sweep: str | None = None
-    of: Literal["hardware", "validation", "sensitivity"] | None = None
+    of: Literal["hardware", "roofs", "validation", "sensitivity"] | None = None
     draw: str | None = None
     where: dict[str, str | int] = {}
     timelines: tuple[Annotated[str, Meta(pattern="^[A-Za-z0-9_.-]+$")], ...] = ()

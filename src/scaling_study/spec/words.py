@@ -18,6 +18,52 @@ class Precision(StrEnum):
         return 4 if self is Precision.FP32 else 2
 
 
+class NumberFormat(StrEnum):
+    """In what weights are kept and multiplied where somebody claims a rate: more formats than this study trains in."""
+
+    FP32 = "fp32"
+    BF16 = "bf16"
+    FP16 = "fp16"
+    FP8 = "fp8"
+    INT8 = "int8"
+    INT4 = "int4"
+
+    @property
+    def element_bytes(self) -> float:
+        """Bytes of one element, without the scales that go with a quantised one."""
+        return {"4": 0.5, "8": 1.0, "6": 2.0, "2": 4.0}[self.value[-1]]
+
+
+class Phase(StrEnum):
+    """What a claimed rate is of: training, reading a prompt, or writing token after token."""
+
+    TRAIN = "train"
+    PREFILL = "prefill"
+    DECODE = "decode"
+
+
+class Regime(StrEnum):
+    """What a step is limited by. `capacity`: weights that do not fit come over the host's link, or not at all."""
+
+    COMPUTE = "compute"
+    MEMORY = "memory"
+    COMMUNICATION = "communication"
+    OVERHEAD = "overhead"
+    CAPACITY = "capacity"
+
+
+class Limit(StrEnum):
+    """What takes the time of an iteration, so that more of something else would not help."""
+
+    COMPUTE = "compute"
+    MEMORY = "memory"
+    EXPOSED_COMMUNICATION = "exposed_communication"
+    FABRIC = "fabric"
+    PIPELINE_BUBBLE = "pipeline_bubble"
+    HOST_LAUNCH = "host_launch"
+    SKEW = "skew"
+
+
 class ReductionDtype(StrEnum):
     """Dtype in which gradients are reduced over the data-parallel axis."""
 
@@ -76,13 +122,17 @@ class CollectiveOp(StrEnum):
 
 
 class Outcome(StrEnum):
-    """How a run ended. `out_of_memory` and `infeasible` are results, `timeout` and `failed` are not."""
+    """How a run ended. `out_of_memory` and `infeasible` are results, `timeout` and `failed` are not.
+
+    `invalid` is said of a record, not by a run: what was measured or predicted cannot be true.
+    """
 
     OK = "ok"
     OUT_OF_MEMORY = "out_of_memory"
     INFEASIBLE = "infeasible"
     TIMEOUT = "timeout"
     FAILED = "failed"
+    INVALID = "invalid"
 
     @property
     def is_result(self) -> bool:

@@ -528,3 +528,11 @@ def test_lists_are_in_natural_order() -> None:
     assert in_order(["2.13.0", "2.9.1"]) == ["2.9.1", "2.13.0"]
     assert in_order(["fp32", "bf16", "alpha"]) == ["alpha", "bf16", "fp32"]
     assert [joined(["a", "b", "c"][:count]) for count in range(4)] == ["", "a", "a and b", "a, b and c"]
+
+
+def test_a_record_that_cannot_be_true_gives_no_number() -> None:
+    invalid = FRAMES["data_parallel"].with_columns(
+        outcome=pl.when(pl.col("gpus") == pl.col("gpus").max()).then(pl.lit("invalid")).otherwise("outcome")
+    )
+    fewer = FRAMES["data_parallel"].filter(pl.col("gpus") < pl.col("gpus").max())
+    assert paper_numbers(STUDY, {"data_parallel": invalid}) == paper_numbers(STUDY, {"data_parallel": fewer})

@@ -103,7 +103,7 @@ def test_the_text_on_predictions_uses_numbers_that_there_are() -> None:
 
 
 def test_the_text_on_predictions_shows_every_figure() -> None:
-    assert set(re.findall(r'"((?:hst-|accuracy|sensitivity)[a-z0-9]*)"', FULL_TEXT)) == set(FULL.figures)
+    assert set(re.findall(r'"((?:hst-|cr-|accuracy|sensitivity)[a-z0-9]*)"', FULL_TEXT)) == set(FULL.figures)
 
 
 def test_what_the_text_says_of_predictions_without_a_number_is_true() -> None:

@@ -57,7 +57,7 @@ def two_ranks():
             communication_ns=1 * SECOND,
             exposed_communication_ns=1 * SECOND,
             communication_by_axis_ns={"dp": 1 * SECOND},
-            exposed_by_axis_ns={"dp": 1 * SECOND, "tp": 2 * SECOND},
+            exposed_by_axis_ns={"dp": 1 * SECOND, "tp": 1 * SECOND},
         ),
     ]
 
@@ -85,7 +85,7 @@ GOLDEN = {
     "communication_tp_s": (1 + 0) / 2 / 2,
     "communication_pp_s": 0.0,
     "exposed_dp_s": (1 + 1) / 2 / 2,
-    "exposed_tp_s": (0 + 2) / 2 / 2,
+    "exposed_tp_s": (0 + 1) / 2 / 2,
     "exposed_pp_s": 0.0,
     "communication_unknown_s": (1 + 0) / 2 / 2,
     "exposed_unknown_s": 0.0,
@@ -197,13 +197,15 @@ def test_a_missing_peak_is_the_reason_of_a_missing_mfu():
     assert reason_for(found, "mfu") == "no peak is published for bf16 on a test part"
 
 
-def test_an_impossible_mfu_is_withheld():
+def test_an_impossible_rate_makes_a_record_invalid():
     slow = msgspec.structs.replace(
         PART, peak_tflops={Precision.FP32: msgspec.structs.replace(PART.memory_gib, value=1e-9)}
     )
     found = record(run_result(), slow)
-    assert found["mfu"] is None
-    assert "of the peak of a test part: wrong part or wrong clock" in reason_for(found, "mfu")
+    assert found["outcome"] == Outcome.INVALID
+    assert [name for name in TRAINING_METRICS if found[name] is not None] == []
+    assert found["reason"].startswith("4.255e-07 TFLOP/s a GPU are above the peak, 1e-09 dense fp32; ")
+    assert reason_for(found, "mfu") == found["reason"]
 
 
 def test_memory_and_loss_that_no_rank_has_are_null_with_a_reason():
@@ -332,7 +334,7 @@ PREDICTED = {
     "communication_s": 0.6,
     "exposed_communication_s": 0.5,
     "power_w_per_gpu": 16.0,
-    "peak_memory_gib": 3.0,
+    "peak_memory_gib": 0.75,
 }
 
 

@@ -6,14 +6,16 @@ Modules are imported when they are drawn, so that naming a figure costs nothing.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol, cast
 
+import msgspec
 import polars as pl
 
 from scaling_study.errors import UserError
 from scaling_study.present.context import FigureContext, context_for
-from scaling_study.present.rows import selected
+from scaling_study.present.roofs import roof_rows
+from scaling_study.present.rows import selected, without_invalid
 from scaling_study.present.tables import hardware_rows
 from scaling_study.spec import Catalogue, Study
 
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 #: From the id of a figure to its module in this package.
 MODULES = {
     "accuracy": "accuracy",
+    "cr-01": "cr_01",
+    "cr-02": "cr_02",
     "hst-01": "hst_01",
     "hst-02": "hst_02",
     "hst-03": "hst_03",
@@ -40,6 +44,9 @@ MODULES = {
     "hst-fabric": "hst_fabric",
     "sensitivity": "sensitivity",
 }
+
+#: What a figure shows that follows from definitions alone, and the function that makes it.
+OF_DEFINITIONS: dict[str, Callable[[Catalogue], pl.DataFrame]] = {"hardware": hardware_rows, "roofs": roof_rows}
 
 
 class FigureModule(Protocol):
@@ -89,10 +96,10 @@ def draw_figure(
     """
     request = study.figure(name)
     module = figure_module(request.draw or name)
-    if request.of == "hardware":
-        records = hardware_rows(catalogue)
+    if request.of in OF_DEFINITIONS:
+        records = OF_DEFINITIONS[request.of](catalogue)
     assert records is not None
-    drawn = selected(records, request.where, f"study {study.name}, figure {name}")
+    drawn, invalid = without_invalid(selected(records, request.where, f"study {study.name}, figure {name}"))
     if drawn.is_empty():
         raise UserError(
             f"no record to draw in {name}",
@@ -100,4 +107,5 @@ def draw_figure(
             remedy="Measure or predict the sweep first.",
         )
     names = drawn["hardware"].unique().sort().to_list() if "hardware" in drawn.columns else []
-    return module.draw(drawn, context_for(study, name, request, catalogue, names, timelines))
+    context = context_for(study, name, request, catalogue, names, timelines)
+    return module.draw(drawn, msgspec.structs.replace(context, left_out=invalid))

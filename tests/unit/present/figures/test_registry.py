@@ -6,13 +6,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from scaling_study.errors import UserError
 from scaling_study.present.figures import MODULES, base_id, draw_figure, figure_module
 from scaling_study.present.render import specification
+from scaling_study.records import SCHEMA
 from scaling_study.spec import Config, FigureRequest, Study, Sweep
 from tests.unit.present import synthetic as made
+from tests.unit.present.charts import layers, texts
 
 CATALOGUE = Config(Path(__file__).parents[4] / "config").catalogue
 STUDY = Study(
@@ -75,3 +78,26 @@ def test_naming_figures_imports_nothing_heavy() -> None:
         "print([m for m in ('altair', 'vl_convert', 'typst', 'torch') if m in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_a_record_that_cannot_be_true_is_drawn_nowhere_and_named() -> None:
+    records = pl.DataFrame(
+        [made.record(tp=tp, dp=4 // tp, global_batch=8, run_id=f"run-{tp}") for tp in (1, 2, 4)], schema=SCHEMA
+    )
+    invalid = records.with_columns(
+        outcome=pl.when(pl.col("tp") == 2).then(pl.lit("invalid")).otherwise("outcome"),
+        reason=pl.when(pl.col("tp") == 2).then(pl.lit("an MFU of 152%")).otherwise(None),
+    )
+    study = Study(
+        name="mini",
+        title="t",
+        platform="p",
+        sweeps={"model_parallel": Sweep(title="All layouts")},
+        figures={"hst-05": FigureRequest(sweep="model_parallel")},
+    )
+    chart = draw_figure(study, "hst-05", invalid, CATALOGUE)
+    shown = {row.get("run_id") for layer in layers(chart) for row in layer.rows} - {None}
+    assert shown == {"run-1", "run-4"}
+    assert "Not drawn, since it cannot be true: run-2, an MFU of 152%." in texts(chart)
+    with pytest.raises(UserError, match="no record to draw in hst-05"):
+        draw_figure(study, "hst-05", invalid.filter(outcome="invalid"), CATALOGUE)
