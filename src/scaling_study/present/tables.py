@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 
 from scaling_study.errors import UserError, write_atomically
+from scaling_study.present.roofs import roof_rows
 from scaling_study.present.rows import chosen
 from scaling_study.spec import Catalogue, Hardware, Precision, Provenance, ReportedRow, ReportedTable, Sourced, Study
 
@@ -139,7 +140,7 @@ def _verdict(difference: float | None, tolerance: float, *, taken: bool) -> str:
 #: From the name of a table to the function that makes it, of a sweep's records.
 OF_RECORDS: dict[str, Callable[[pl.DataFrame], pl.DataFrame]] = {"layouts": layouts}
 #: The same for tables of definitions alone.
-OF_DEFINITIONS: dict[str, Callable[[Catalogue], pl.DataFrame]] = {"hst-table1": hardware_table}
+OF_DEFINITIONS: dict[str, Callable[[Catalogue], pl.DataFrame]] = {"hst-table1": hardware_table, "roofs": roof_rows}
 
 
 def make_table(study: Study, name: str, records: pl.DataFrame | None, catalogue: Catalogue) -> pl.DataFrame:
