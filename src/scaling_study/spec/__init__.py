@@ -1,7 +1,8 @@
 """The words of the study as frozen, validated types; sweeps expand here. Imports nothing of the project but errors."""
 
 from scaling_study.spec.datasets import Dataset, SourceCount, TextSource, TokenManifest
-from scaling_study.spec.hardware import Hardware, Sourced
+from scaling_study.spec.gpus import ClockReport, GpuIdentity, GpuReport, PowerReport, PowerSource
+from scaling_study.spec.hardware import Hardware, Sourced, hardware_of_device
 from scaling_study.spec.health import NodeCheck, RankHealth
 from scaling_study.spec.load import Config
 from scaling_study.spec.models import Model
@@ -71,6 +72,7 @@ __all__ = [
     "AttentionBackend",
     "Axis",
     "Catalogue",
+    "ClockReport",
     "CollectiveOp",
     "CollectiveProtocol",
     "CollectiveReport",
@@ -83,6 +85,8 @@ __all__ = [
     "Executor",
     "FailureKind",
     "FigureRequest",
+    "GpuIdentity",
+    "GpuReport",
     "Hardware",
     "Model",
     "NodeCheck",
@@ -90,6 +94,8 @@ __all__ = [
     "Pacing",
     "PipelineSchedule",
     "Platform",
+    "PowerReport",
+    "PowerSource",
     "Precision",
     "ProcessIdentity",
     "Progress",
@@ -121,6 +127,7 @@ __all__ = [
     "encode_run",
     "expand",
     "find_training_run",
+    "hardware_of_device",
     "ranks_of",
     "run_id",
     "steps_of",

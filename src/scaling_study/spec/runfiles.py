@@ -98,6 +98,11 @@ class RunFiles:
         """One attempt; they are counted from 1."""
         return AttemptFiles(self.attempts / f"{number:03d}")
 
+    @property
+    def trace(self) -> Path:
+        """The raw trace of rank 0, of a run that keeps it."""
+        return self.folder / "trace.json.gz"
+
     def timeline(self, rank: int) -> Path:
         """The span table of a rank."""
         return self.folder / "timeline" / f"rank-{rank:03d}.parquet"

@@ -122,7 +122,7 @@ class _Ranks:
         for rank in range(ranks):
             if self._ending.is_set():
                 return
-            process = context.Process(target=node.measure, args=(payload, rank, ranks, LOOPBACK), daemon=True)
+            process = context.Process(target=node.measure, args=(payload, rank, ranks, LOOPBACK, rank), daemon=True)
             try:
                 process.start()
             except (OSError, EOFError) as error:

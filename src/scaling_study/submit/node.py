@@ -29,7 +29,7 @@ def start_rank(payload: str, address: str) -> None:
         _require_own_attempt(payload)
     if job.local_rank == 0:  # one a node: all ranks of a node read the same files
         _require_code_of(payload, job.global_rank)
-    measure(payload, job.global_rank, job.num_tasks, address or job.hostnames[0])
+    measure(payload, job.global_rank, job.num_tasks, address or job.hostnames[0], job.local_rank)
 
 
 def start_check(payload: str, address: str) -> None:
@@ -58,7 +58,7 @@ def start_check(payload: str, address: str) -> None:
     check_node(check, job.global_rank, job.num_tasks, address or job.hostnames[0])
 
 
-def measure(payload: str, rank: int, world_size: int, address: str) -> None:
+def measure(payload: str, rank: int, world_size: int, address: str, local_rank: int) -> None:
     """Measure an assignment on this rank; what it prints goes to the attempt's log.
 
     Args:
@@ -66,6 +66,7 @@ def measure(payload: str, rank: int, world_size: int, address: str) -> None:
         rank: of this process.
         world_size: how many there are.
         address: the address of rank 0's host for the others.
+        local_rank: of this process on its host.
     """
     import msgspec
 
@@ -75,7 +76,7 @@ def measure(payload: str, rank: int, world_size: int, address: str) -> None:
     assignment = msgspec.json.decode(payload, type=Assignment)
     os.environ["OMP_NUM_THREADS"] = str(assignment.threads_per_rank)
     _print_to(AttemptFiles(Path(assignment.attempt_folder)).output(rank))
-    run_one(assignment, rank, world_size, address)
+    run_one(assignment, rank, world_size, address, local_rank)
 
 
 def _leave_signals_to_slurm() -> None:

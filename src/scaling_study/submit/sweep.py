@@ -82,7 +82,7 @@ class Driver:
         Raises:
             UserError: says which.
         """
-        check_hardware(runs, self.platform)
+        check_hardware(runs, self.platform, self.catalogue.hardware[self.platform.hardware])
         check_writable(self.store.root)
 
     def _obtain(self, run: Run, position: int, total: int) -> tuple[RunResult | None, bool]:
@@ -124,6 +124,7 @@ class Driver:
             data_folder=str(self.data_folder.resolve()),
             code_version=code_version(),
             threads_per_rank=self.platform.threads_per_rank,
+            gpu=hardware if hardware.device_names else None,
             first_step_limit_s=self.platform.first_iteration_limit_s,
             step_limit_s=self.platform.iteration_limit_s,
             owner=self.me,
