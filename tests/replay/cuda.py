@@ -84,3 +84,6 @@ class ReplayedDevice(CudaDevice):
 
     def group_options(self):
         return {}
+
+    def put(self, tensor):
+        return tensor

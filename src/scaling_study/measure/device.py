@@ -50,6 +50,9 @@ class Device(Protocol):
     def group_options(self) -> Mapping[str, Any]:
         """What `init_process_group` is told beside the backend."""
 
+    def put(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A tensor of the host on the device."""
+
     def now(self) -> Any:
         """A mark in the stream of work."""
 
@@ -102,6 +105,10 @@ class CpuDevice:
     def group_options(self) -> Mapping[str, Any]:
         """None."""
         return {}
+
+    def put(self, tensor: torch.Tensor) -> torch.Tensor:
+        """It is there already."""
+        return tensor
 
     def now(self) -> int:
         """The process's clock, in nanoseconds."""
@@ -183,6 +190,10 @@ class CudaDevice:
     def group_options(self) -> Mapping[str, Any]:
         """Communicators are made at once, on this GPU, so that what is wrong with them shows in seconds."""
         return {"device_id": self.torch_device}
+
+    def put(self, tensor: torch.Tensor) -> torch.Tensor:
+        """From pinned memory: a copy from any other waits for the iteration before."""
+        return tensor.pin_memory().to(self.torch_device, non_blocking=True)
 
     def now(self) -> Any:
         """An event, recorded on the current stream."""

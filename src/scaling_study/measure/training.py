@@ -131,7 +131,7 @@ class _Loop:
 
     def _launch(self, iteration: int, around: AbstractContextManager[object]) -> _InFlight:
         batch = self.tokens.batch(self.trainer.run, iteration, self.trainer.replica)
-        tokens_BT, target_BT = (part.to(self.device.torch_device) for part in batch)
+        tokens_BT, target_BT = (self.device.put(part) for part in batch)
         with around:
             start = self.device.now()
             loss = self.device.loss(self.trainer.step(tokens_BT, target_BT))

@@ -1,7 +1,17 @@
 """The words of the study as frozen, validated types; sweeps expand here. Imports nothing of the project but errors."""
 
 from scaling_study.spec.datasets import Dataset, SourceCount, TextSource, TokenManifest
-from scaling_study.spec.gpus import ClockReport, GpuIdentity, GpuReport, PowerReport, PowerSource
+from scaling_study.spec.gpus import (
+    AttentionCheck,
+    AttentionReport,
+    AttentionShape,
+    ClockReport,
+    GpuIdentity,
+    GpuReport,
+    MachineReport,
+    PowerReport,
+    PowerSource,
+)
 from scaling_study.spec.hardware import Hardware, Sourced, hardware_of_device
 from scaling_study.spec.health import NodeCheck, RankHealth
 from scaling_study.spec.load import Config
@@ -70,6 +80,9 @@ __all__ = [
     "Assignment",
     "AttemptFiles",
     "AttentionBackend",
+    "AttentionCheck",
+    "AttentionReport",
+    "AttentionShape",
     "Axis",
     "Catalogue",
     "ClockReport",
@@ -88,6 +101,7 @@ __all__ = [
     "GpuIdentity",
     "GpuReport",
     "Hardware",
+    "MachineReport",
     "Model",
     "NodeCheck",
     "Outcome",

@@ -6,6 +6,9 @@ from enum import StrEnum
 
 import msgspec
 
+from scaling_study.spec.hardware import Hardware
+from scaling_study.spec.words import AttentionBackend, Precision
+
 
 class PowerSource(StrEnum):
     """Where a mean power comes from, the most to the least trustworthy first."""
@@ -94,3 +97,71 @@ class GpuReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     allocation_retries: int
     power: PowerReport | None = None
     clocks: ClockReport | None = None
+
+
+class MachineReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The GPUs of a machine that PyTorch sees, and with what it would use them.
+
+    Attributes:
+        gpus: in CUDA's order.
+        no_gpu: why there is none, as a sentence.
+        no_nvml: why NVML tells nothing of them.
+    """
+
+    gpus: list[GpuIdentity] = []
+    no_gpu: str | None = None
+    no_nvml: str | None = None
+    torch: str
+    cuda: str | None = None
+    driver: str | None = None
+    nccl: str | None = None
+    xformers: str | None = None
+
+
+class AttentionShape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Sequences, tokens, query heads, key-value heads, head dimension."""
+
+    batch: int
+    tokens: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+
+
+class AttentionCheck(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is compared: every backend in every precision on every shape.
+
+    Attributes:
+        gpu: that it runs on; None for a CPU.
+    """
+
+    gpu: Hardware | None
+    shapes: tuple[AttentionShape, ...]
+    precisions: tuple[Precision, ...]
+
+
+class AttentionReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How far one backend is from attention in fp32.
+
+    Attributes:
+        error: the largest difference of the output and of the three gradients, each over the largest magnitude of the
+            fp32 one; None where the backend did not run.
+        allowed: three times the error of unfused attention in the same precision, and the rounding of it.
+        operators: what really ran.
+        reason: why the backend did not run.
+    """
+
+    backend: AttentionBackend
+    precision: Precision
+    shape: AttentionShape
+    error: float | None = None
+    allowed: float | None = None
+    operators: list[str] = []
+    reason: str | None = None
+
+    @property
+    def agrees(self) -> bool | None:
+        """Whether the backend is right; None where it did not run."""
+        if self.error is None or self.allowed is None:
+            return None
+        return self.error <= self.allowed

@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from multiprocessing import forkserver
+from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -85,6 +86,42 @@ def alone_on_this_machine(on_wait: Callable[[], None]) -> Iterator[None]:
             on_wait()
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+class ChildError(Exception):
+    """A process that was asked something ended without an answer; the message says how."""
+
+
+def ask_fresh_process(task: Callable[[Connection, bytes], None], payload: bytes, limit_s: float) -> bytes:
+    """What a task answers in a process of its own, forked as ranks are; what it breaks ends with it.
+
+    Args:
+        task: sends its answer.
+        payload: that it is given.
+        limit_s: how long it may take.
+
+    Raises:
+        ChildError: it ended without an answer, or took too long.
+    """
+    multiprocessing.set_forkserver_preload([SERVER])
+    context = multiprocessing.get_context("forkserver")
+    mine, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=task, args=(theirs, payload), daemon=True)
+    process.start()
+    theirs.close()
+    try:
+        if not mine.poll(limit_s):
+            raise ChildError(f"no answer within {limit_s:.0f} s")
+        return mine.recv_bytes()
+    except EOFError as error:
+        process.join(_EXIT_S)
+        code = process.exitcode
+        how = f"by signal {-code}" if code is not None and code < 0 else f"with exit code {code}"
+        raise ChildError(f"the process ended {how} and no answer") from error
+    finally:
+        mine.close()
+        process.kill()
+        process.join(_EXIT_S)
 
 
 class _Ranks:

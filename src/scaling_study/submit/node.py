@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 
@@ -77,6 +78,29 @@ def measure(payload: str, rank: int, world_size: int, address: str, local_rank: 
     os.environ["OMP_NUM_THREADS"] = str(assignment.threads_per_rank)
     _print_to(AttemptFiles(Path(assignment.attempt_folder)).output(rank))
     run_one(assignment, rank, world_size, address, local_rank)
+
+
+def look_at_gpus(connection: Connection, _: bytes) -> None:
+    """The task of a process that looks which GPUs there are; answers with a `MachineReport` as JSON."""
+    import msgspec
+
+    from scaling_study.measure.inspection import look
+
+    connection.send_bytes(msgspec.json.encode(look()))
+
+
+def check_attention(connection: Connection, payload: bytes) -> None:
+    """The task of a process that compares attention backends; answers with a list of `AttentionReport` as JSON.
+
+    Args:
+        payload: an `AttentionCheck` as JSON.
+    """
+    import msgspec
+
+    from scaling_study.measure.attention import check
+    from scaling_study.spec import AttentionCheck
+
+    connection.send_bytes(msgspec.json.encode(check(msgspec.json.decode(payload, type=AttentionCheck))))
 
 
 def _leave_signals_to_slurm() -> None:

@@ -83,7 +83,7 @@ def test_without_a_gpu_none_is_visible():
         visible([], {})
 
 
-# -- which of them is ours ----------------------------------------------------------------------------------------
+# -- which of them is ours -------------------------------------------------------------------------------------------
 
 
 def test_a_gpu_is_found_by_uuid_whatever_its_place():
@@ -120,7 +120,7 @@ def test_bus_ids_are_numbers(text, numbers):
     assert bus_id(text) == numbers
 
 
-# -- fields -------------------------------------------------------------------------------------------------------
+# -- fields ----------------------------------------------------------------------------------------------------------
 
 
 def test_v100_has_a_counter_and_instant_power_by_the_old_function_alone():
