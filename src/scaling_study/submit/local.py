@@ -16,7 +16,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from multiprocessing import forkserver
-from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -92,13 +91,14 @@ class ChildError(Exception):
     """A process that was asked something ended without an answer; the message says how."""
 
 
-def ask_fresh_process(task: Callable[[Connection, bytes], None], payload: bytes, limit_s: float) -> bytes:
+def ask_fresh_process(task: node.Task, payload: bytes, limit_s: float, log: Path) -> bytes:
     """What a task answers in a process of its own, forked as ranks are; what it breaks ends with it.
 
     Args:
         task: sends its answer.
         payload: that it is given.
         limit_s: how long it may take.
+        log: what it prints.
 
     Raises:
         ChildError: it ended without an answer, or took too long.
@@ -106,7 +106,7 @@ def ask_fresh_process(task: Callable[[Connection, bytes], None], payload: bytes,
     multiprocessing.set_forkserver_preload([SERVER])
     context = multiprocessing.get_context("forkserver")
     mine, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=task, args=(theirs, payload), daemon=True)
+    process = context.Process(target=node.answer, args=(task, theirs, payload, str(log)), daemon=True)
     process.start()
     theirs.close()
     try:
@@ -117,7 +117,8 @@ def ask_fresh_process(task: Callable[[Connection, bytes], None], payload: bytes,
         process.join(_EXIT_S)
         code = process.exitcode
         how = f"by signal {-code}" if code is not None and code < 0 else f"with exit code {code}"
-        raise ChildError(f"the process ended {how} and no answer") from error
+        said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines() if log.exists() else []
+        raise ChildError(f"the process ended {how} and no answer{': ' + said[-1] if said else ''}") from error
     finally:
         mine.close()
         process.kill()

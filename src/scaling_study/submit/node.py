@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
+
+#: Is given a payload, and sends its answer.
+Task = Callable[[Connection, bytes], None]
 
 
 def start_rank(payload: str, address: str) -> None:
@@ -78,6 +82,12 @@ def measure(payload: str, rank: int, world_size: int, address: str, local_rank: 
     os.environ["OMP_NUM_THREADS"] = str(assignment.threads_per_rank)
     _print_to(AttemptFiles(Path(assignment.attempt_folder)).output(rank))
     run_one(assignment, rank, world_size, address, local_rank)
+
+
+def answer(task: Task, connection: Connection, payload: bytes, log: str) -> None:
+    """A task in a process of its own; what it prints goes to a file."""
+    _print_to(Path(log))
+    task(connection, payload)
 
 
 def look_at_gpus(connection: Connection, _: bytes) -> None:

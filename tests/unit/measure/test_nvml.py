@@ -26,7 +26,7 @@ def gpu(*names, **options):
     return Nvml(replayed_nvml(*names, **options)).gpus()[0]
 
 
-# -- which GPUs are visible ---------------------------------------------------------------------------------------------
+# -- which GPUs are visible ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
