@@ -5,9 +5,11 @@ VENV ?= .venv
 TORCH_INDEX ?=
 STUDY ?= mini
 FIGURE ?=
+# Whose measured records a figure of predictions shows beside them, e.g. local-h200.
+PLATFORM ?=
 # Where gpu-check leaves its files.
 OUT ?= results/gpu-check
-export STUDY FIGURE OUT
+export STUDY FIGURE PLATFORM OUT
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints/cpu.txt
@@ -36,7 +38,8 @@ study: $(VENV)/.train
 
 figure: $(VENV)/.base
 	@test -n "$$FIGURE" || { echo 'make figure needs FIGURE, e.g. make figure FIGURE=hst-04 STUDY=mini' >&2; exit 2; }
-	@$(SNAKEMAKE) --profile workflow/profiles/cached --config source=cached study="$$STUDY" figure="$$FIGURE"
+	@$(SNAKEMAKE) --profile workflow/profiles/cached --config source=cached study="$$STUDY" figure="$$FIGURE" \
+		$(if $(PLATFORM),platform="$$PLATFORM")
 
 paper: $(VENV)/.base
 	@$(SNAKEMAKE) --profile workflow/profiles/cached

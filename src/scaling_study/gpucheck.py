@@ -170,7 +170,7 @@ class _Session:
         self.say("comparing attention backends with fp32")
         precisions = tuple(one for one in (Precision.BF16, Precision.FP16) if one in self.hardware.peak_tflops)
         asked = AttentionCheck(gpu=self.hardware, shapes=SHAPES, precisions=(*precisions, Precision.FP32))
-        limit_s = min(_ATTENTION_S, self._left_s())
+        limit_s = max(0.0, min(_ATTENTION_S, self._left_s()))
         try:
             log = self.folder / "attention.log"
             found = ask_fresh_process(node.check_attention, msgspec.json.encode(asked), limit_s, log)
@@ -292,7 +292,7 @@ class _Session:
 
 
 def _write_spans(path: Path, spans: Sequence[pl.DataFrame]) -> None:
-    """The span tables of every run's first rank, with a column `run_id`; without the longest where they are too large."""
+    """The span tables of every run's first rank, with a column `run_id`; the longest go where all are too large."""
     kept = sorted(spans, key=lambda one: one.height)
     while kept:
         buffer = io.BytesIO()

@@ -3,6 +3,8 @@
 `SCALING_STUDY_REPLAY` names the GPUs. All but they is real: processes, training on the CPU, files, the model.
 """
 
+import tests.replay.without  # noqa: F401, I001
+
 from scaling_study import gpucheck
 from scaling_study.cli import main
 from scaling_study.spec import AttentionShape

@@ -1,12 +1,13 @@
 """What forks ranks in a replayed check: the real server, and in it a replayed GPU in the place of the real one.
 
-`SCALING_STUDY_REPLAY` names the GPUs by their keys in the table, `SCALING_STUDY_REPLAY_CUDA` why PyTorch has none.
+`SCALING_STUDY_REPLAY` names the GPUs by their keys in the table; without one there is no driver.
 """
 
 import os
 
-import scaling_study.measure.server  # noqa: F401  first: it ends this process with its driver
-from scaling_study.measure import attention, device, inspection, profile
+import scaling_study.measure.server  # noqa: F401  it ends this process with its driver
+import tests.replay.without  # noqa: F401
+from scaling_study.measure import attention, device, inspection, power, profile
 from scaling_study.measure.nvml import Nvml
 from scaling_study.timeline import read_trace
 from tests.replay.cuda import Cuda, ReplayedDevice
@@ -22,11 +23,12 @@ def open_device(gpu, local_rank):
 
 
 def look():
-    cuda = Cuda(*NAMES, init=os.environ.get("SCALING_STUDY_REPLAY_CUDA"))
-    no_driver = None if NAMES else "no_library"
-    return LOOK(cuda, lambda: Nvml(replayed_nvml(*NAMES, init=no_driver)), os.environ)
+    if not NAMES:
+        return LOOK(Cuda(init="Found no NVIDIA driver on your system."), lambda: Nvml(replayed_nvml(init="no_library")))
+    return LOOK(Cuda(*NAMES), lambda: Nvml(replayed_nvml(*NAMES)), os.environ)
 
 
 device.open_device = attention.open_device = open_device
 inspection.look = look
-profile.read_trace = lambda path, rank: read_trace(TRACE, rank)  # what a CPU traced has no kernels
+power.LEAST_WINDOW_S = 0.0  # of models that take milliseconds
+profile.read_trace = lambda path, rank: read_trace(TRACE, rank)  # what was traced on a CPU has no kernels
