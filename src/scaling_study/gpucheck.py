@@ -49,7 +49,6 @@ from scaling_study.submit import Driver, RunStore, check_writable, node, prepare
 from scaling_study.submit.local import ChildError, ask_fresh_process
 from scaling_study.submit.verdict import utc_now
 from scaling_study.timeline import read_timeline_file
-from scaling_study.training.prepare import prepare
 
 STUDY = "gpu-check"
 #: What a device machine takes back.
@@ -202,6 +201,8 @@ class _Session:
         return {run_id(one.run): one for one in found}
 
     def _driver(self, runs: Sequence[TrainingRun], monitor: SweepMonitor) -> Driver:
+        from scaling_study.training.prepare import prepare
+
         data = self.folder / "data"
         once = msgspec.structs.replace(self.platform, attempts=1)
         driver = Driver(once, self.config.catalogue, self.store, data, monitor)

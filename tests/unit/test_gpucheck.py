@@ -59,7 +59,7 @@ def config(tmp_path):
     for name, content in contents.items():
         path = folder / f"{name}.yaml"
         path.parent.mkdir(exist_ok=True)
-        path.write_text(yaml.safe_dump(content))
+        path.write_text(yaml.safe_dump(content, sort_keys=False))
     return Config(folder)
 
 

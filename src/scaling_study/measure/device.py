@@ -60,7 +60,7 @@ class Device(Protocol):
         """Nanoseconds between two marks; waits until the second is reached."""
 
     def loss(self, mean: torch.Tensor | None) -> torch.Tensor | float | None:
-        """An iteration's loss, as it is kept until the iteration's time is asked for."""
+        """An iteration's loss, to be read once a mark that follows is reached."""
 
     def synchronise(self) -> None:
         """Wait until everything that was launched is done."""
@@ -207,8 +207,11 @@ class CudaDevice:
         return round(float(start.elapsed_time(end)) * 1e6)
 
     def loss(self, mean: torch.Tensor | None) -> torch.Tensor | None:
-        """It stays where it is: to read it is to wait for it."""
-        return mean
+        """On its way to pinned memory of the host: it is there when an event recorded after this is reached.
+
+        To read it from the GPU later would wait for whatever was launched meanwhile, the next iteration.
+        """
+        return None if mean is None else mean.detach().to("cpu", non_blocking=True)
 
     def synchronise(self) -> None:
         """Wait for every stream of the GPU."""
