@@ -71,9 +71,10 @@ def _prepare_synthetic(dataset: Dataset, folder: Path, say: Say) -> TokenManifes
 
 
 def _prepare_random(dataset: Dataset, folder: Path) -> TokenManifest:
-    """Tokens of a seeded generator (PCG64); there is no vocabulary, so `<name>.tokenizer.json` is not written."""
+    """Tokens of a seeded generator (PCG64); there is no vocabulary, and the file of it says so."""
     drawn = np.random.default_rng(dataset.seed).integers(dataset.vocabulary, size=dataset.tokens, dtype=np.uint16)
     content = drawn.tobytes()
+    write_atomically(_path(dataset, folder, "tokenizer.json"), b"null\n")
     write_atomically(_path(dataset, folder, "bin"), content)
     return _write_manifest(
         folder, TokenManifest(dataset=dataset, tokens=len(drawn), sha256=hashlib.sha256(content).hexdigest())
