@@ -72,7 +72,7 @@ def replayed_nvml(*names, init=None, clock=time.monotonic, absent=()):
         NVMLError=pynvml.NVMLError,
         nvmlInit=init_nvml,
         nvmlShutdown=lambda: None,
-        nvmlSystemGetDriverVersion=table[0]["driver"].encode,
+        nvmlSystemGetDriverVersion=(table[0]["driver"] if table else "").encode,
         nvmlDeviceGetCount=lambda: len(table),
         nvmlDeviceGetHandleByIndex=lambda index: index,
         nvmlDeviceGetName=lambda handle: table[handle]["name"],

@@ -60,7 +60,7 @@ def start_check(payload: str, address: str) -> None:
         raise error
     from scaling_study.measure.health import check_node
 
-    check_node(check, job.global_rank, job.num_tasks, address or job.hostnames[0])
+    check_node(check, job.global_rank, job.num_tasks, address or job.hostnames[0], job.local_rank)
 
 
 def measure(payload: str, rank: int, world_size: int, address: str, local_rank: int) -> None:
