@@ -103,7 +103,7 @@ def ask_fresh_process(task: node.Task, payload: bytes, limit_s: float, log: Path
     Raises:
         ChildError: it ended without an answer, or took too long.
     """
-    multiprocessing.set_forkserver_preload([SERVER])
+    _ensure_server(log.with_name("server.log"))
     context = multiprocessing.get_context("forkserver")
     mine, theirs = context.Pipe(duplex=False)
     process = context.Process(target=node.answer, args=(task, theirs, payload, str(log)), daemon=True)
@@ -145,13 +145,9 @@ class _Ranks:
 
     def start(self) -> None:
         """Begin to start the ranks, and the server if it does not run."""
-        if sys.platform == "linux":
-            os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # the host's name need not resolve
         os.environ["OMP_NUM_THREADS"] = str(self._assignment.threads_per_rank)
-        multiprocessing.set_forkserver_preload([SERVER])
         self._files.log.mkdir(parents=True, exist_ok=True)
-        with _standard_error_to(self._log):
-            forkserver.ensure_running()  # by this thread: the server ends with the one that started it
+        _ensure_server(self._log)
         self._starter.start()
 
     def _start_all(self) -> None:
@@ -202,6 +198,15 @@ class _Ranks:
             time.sleep(_POLL_S / 10)
         for process in self._processes:
             process.join(_POLL_S)
+
+
+def _ensure_server(log: Path) -> None:
+    """Start the server if it does not run; what it says goes to a file. What it is given now its ranks have later."""
+    if sys.platform == "linux":
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # the host's name need not resolve
+    multiprocessing.set_forkserver_preload([SERVER])
+    with _standard_error_to(log):
+        forkserver.ensure_running()  # by this thread: the server ends with the one that started it
 
 
 def _kill_servers() -> None:
