@@ -27,7 +27,7 @@ help:
 	@echo 'make figure FIGURE=hst-04 STUDY=mini  redraw one figure from committed records (no torch)'
 	@echo 'make paper                            rebuild the paper from committed records (no torch)'
 	@echo 'make lint                             style, types, workflow format'
-	@echo 'make bench                            training beside transformers and torchtitan; starting, profiling, the model's limits'
+	@echo 'make bench                            training beside transformers and torchtitan; starting, profiling, limits of the model'
 	@echo 'make slurm-check                      a private Slurm on this Debian machine (root); the study through it, and faults'
 	@echo 'make gpu-check                        one GPU or several, in 8 minutes, beside what is predicted of them'
 	@echo '  PYTHON=python3 VENV=0 OUT=folder    ... with the packages that are there; where the files go'
