@@ -142,6 +142,13 @@ def planned_runs(study: Study, config: Config, hardware: Hardware) -> dict[str, 
     return planned
 
 
+def stopped(result: RunResult, left_s: float) -> str | None:
+    """That a run was stopped because the time was up, which says nothing of the GPU; None of any other end."""
+    if result.outcome is Outcome.TIMEOUT and left_s <= 0:
+        return f"it was stopped when the time was up: {result.reason}"
+    return None
+
+
 class _Session:
     """One check: where it is at, what it has found, and how much time is left."""
 
@@ -188,12 +195,15 @@ class _Session:
             driver.keep_traces_of = frozenset(list(planned)[:1])
             for name, (run, sweeps) in planned.items():
                 why = self._why_not(run, forecasts[name], gpus, report.attention)
-                if why is not None:
+                if why is None:
+                    result = self._run(driver, run)
+                    why = stopped(result, self._left_s())
+                if why is None:
+                    report = self._with(report, run, sweeps, result, forecasts[name])
+                    report = self._written(report, began_s)
+                else:
                     left_out = LeftOut(run_id=name, sweeps=sweeps, reason=why)
                     report = msgspec.structs.replace(report, left_out=[*report.left_out, left_out])
-                    continue
-                report = self._with(report, run, sweeps, self._run(driver, run), forecasts[name])
-                report = self._written(report, began_s)
         return self._written(report, began_s)
 
     def _forecasts(self, runs: Sequence[TrainingRun]) -> dict[str, Forecast]:

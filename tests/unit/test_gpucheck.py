@@ -12,13 +12,13 @@ import yaml
 
 from scaling_study.campaign import promote_records, records_of_sweep
 from scaling_study.errors import UserError
-from scaling_study.gpucheck import MOST_BYTES, MOST_FILES, planned_runs, platform_of
+from scaling_study.gpucheck import MOST_BYTES, MOST_FILES, planned_runs, platform_of, stopped
 from scaling_study.prediction import predict_sweep
 from scaling_study.records import read_records
-from scaling_study.spec import Config, Precision, expand, hardware_of_device, run_id
+from scaling_study.spec import Config, Outcome, Precision, expand, hardware_of_device, run_id
 from scaling_study.timeline import SCHEMA, read_trace
 from tests.replay.nvml import GPUS
-from tests.unit.samples import CONFIG, ROOT
+from tests.unit.samples import CONFIG, ROOT, run_result
 
 MODEL = {"layers": 2, "hidden": 32, "heads": 4, "kv_heads": 4, "ffn": 64, "vocabulary": 512, "source": "test"}
 SWEEP = {"part_of_node": True, "as_time_allows": True}
@@ -187,6 +187,13 @@ def test_what_stands_in_the_way_is_one_sentence(replay, environment, message, co
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith(f"scaling-study: GPU: {message.replace('{torch}', torch.__version__)}")
     assert "Traceback" not in done.stderr
+
+
+def test_a_run_that_the_time_stopped_is_left_out_and_one_that_stalled_is_not():
+    late = run_result(outcome=Outcome.TIMEOUT, reason="the run took longer than 9 s (run_limit_s)")
+    assert stopped(late, -0.2) == "it was stopped when the time was up: the run took longer than 9 s (run_limit_s)"
+    assert stopped(late, 60.0) is None
+    assert stopped(run_result(), -0.2) is None
 
 
 # -- the real study --------------------------------------------------------------------------------------------------
