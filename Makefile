@@ -5,7 +5,11 @@ VENV ?= .venv
 TORCH_INDEX ?=
 STUDY ?= mini
 FIGURE ?=
-export STUDY FIGURE
+# Whose measured records a figure of predictions shows beside them, e.g. local-h200.
+PLATFORM ?=
+# Where gpu-check leaves its files.
+OUT ?= results/gpu-check
+export STUDY FIGURE PLATFORM OUT
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints/cpu.txt
@@ -13,7 +17,7 @@ INPUTS := pyproject.toml constraints/cpu.txt
 # Snakemake ends when make does, even if make is killed.
 SNAKEMAKE = SCALING_STUDY_OWNER_PID=$$PPID PATH="$(abspath $(BIN)):$$PATH" exec $(BIN)/snakemake
 
-.PHONY: help study test figure paper lint bench slurm-check clean
+.PHONY: help study test figure paper lint bench slurm-check gpu-check clean
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 
@@ -23,8 +27,10 @@ help:
 	@echo 'make figure FIGURE=hst-04 STUDY=mini  redraw one figure from committed records (no torch)'
 	@echo 'make paper                            rebuild the paper from committed records (no torch)'
 	@echo 'make lint                             style, types, workflow format'
-	@echo 'make bench                            training beside transformers and torchtitan; starting, profiling, the model's limits'
+	@echo 'make bench                            training beside transformers and torchtitan; starting, profiling, limits of the model'
 	@echo 'make slurm-check                      a private Slurm on this Debian machine (root); the study through it, and faults'
+	@echo 'make gpu-check                        one GPU or several, in 8 minutes, beside what is predicted of them'
+	@echo '  PYTHON=python3 VENV=0 OUT=folder    ... with the packages that are there; where the files go'
 	@echo 'make clean                            remove what was measured and built; keep committed records and figures'
 
 study: $(VENV)/.train
@@ -32,7 +38,8 @@ study: $(VENV)/.train
 
 figure: $(VENV)/.base
 	@test -n "$$FIGURE" || { echo 'make figure needs FIGURE, e.g. make figure FIGURE=hst-04 STUDY=mini' >&2; exit 2; }
-	@$(SNAKEMAKE) --profile workflow/profiles/cached --config source=cached study="$$STUDY" figure="$$FIGURE"
+	@$(SNAKEMAKE) --profile workflow/profiles/cached --config source=cached study="$$STUDY" figure="$$FIGURE" \
+		$(if $(PLATFORM),platform="$$PLATFORM")
 
 paper: $(VENV)/.base
 	@$(SNAKEMAKE) --profile workflow/profiles/cached
@@ -57,6 +64,17 @@ slurm-check: $(VENV)/.train $(VENV)/.dev
 	@$(BIN)/python -m tests.slurm.cluster install
 	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest tests/slurm
 
+# VENV=0 sets nothing up: it uses the packages of PYTHON, and names those that are missing.
+ifeq ($(VENV),0)
+GPU_PYTHON := PYTHONPATH="$(CURDIR)/src$${PYTHONPATH:+:$$PYTHONPATH}" $(PYTHON)
+gpu-check:
+else
+GPU_PYTHON := $(BIN)/python
+gpu-check: $(VENV)/.gpu
+endif
+	@$(GPU_PYTHON) -m scaling_study.needs
+	@$(GPU_PYTHON) -m scaling_study.cli gpu-check --output "$$OUT"
+
 clean:
 	rm -rf .snakemake paper/paper.pdf paper/build
 	find results/ -mindepth 1 -maxdepth 1 ! -name cached -exec rm -rf {} +
@@ -78,6 +96,12 @@ $(VENV)/.train: $(VENV)/.base
 $(VENV)/.dev: $(VENV)/.base
 	@echo 'setting up $(VENV): tools for tests and lint'
 	@$(PIP) --editable '.[dev]'
+	@touch $@
+
+# xformers is left out where no build fits: its attention is then named as missing.
+$(VENV)/.gpu: $(VENV)/.train
+	@echo 'setting up $(VENV): xformers'
+	@$(PIP) --editable '.[gpu]' || echo 'xformers cannot be installed here; going on without it' >&2
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.train

@@ -10,7 +10,6 @@ import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from pathlib import Path
 from unittest import mock
 
@@ -84,13 +83,14 @@ def _measure(model: Model, run: TrainingRun) -> list[_Window]:
     trainer = Trainer(run, model, torch.device("cpu"))
     tokens_BT, target_BT = batch(model, run, seed=0)
 
-    def iterate(into: list[float], _: int = 0, around: AbstractContextManager[object] | None = None) -> None:
+    def iterate(into: list[float], around: AbstractContextManager[object] | None = None) -> int:
         with around or nullcontext():
             start_s = time.perf_counter()
             loss = trainer.step(tokens_BT, target_BT)
             assert loss is not None  # one pipeline stage
             loss.item()
             into.append(time.perf_counter() - start_s)
+        return round(into[-1] * 1e9)
 
     for _ in range(_WARMUP):
         iterate([])
@@ -100,6 +100,7 @@ def _measure(model: Model, run: TrainingRun) -> list[_Window]:
 def _window(iterate, mesh, count: int) -> _Window:
     """As many plain iterations as a window has, then the window."""
     from scaling_study.measure import profile
+    from scaling_study.measure.device import CpuDevice
 
     plain_s, profiled_s, reading_s = [], [], []
 
@@ -110,11 +111,15 @@ def _window(iterate, mesh, count: int) -> _Window:
         finally:
             reading_s.append(time.perf_counter() - start_s)
 
+    def profiled(iterations, around):
+        return [iterate(profiled_s, around()) for _ in iterations]
+
     for _ in range(count):
         iterate(plain_s)
     kept = profile.read_cpu_trace
     with tempfile.TemporaryDirectory() as folder, mock.patch.object(profile, "read_cpu_trace", read):
         start_s = time.perf_counter()
-        profile.profile_iterations(partial(iterate, profiled_s), range(count), mesh, Path(folder) / "trace.json", 0)
+        trace = Path(folder) / "trace.json"
+        profile.profile_iterations(profiled, range(count), CpuDevice(), mesh, trace, 0)
         whole_s = time.perf_counter() - start_s
     return _Window(plain_s, profiled_s, whole_s, reading_s[0])

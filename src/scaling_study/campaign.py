@@ -124,7 +124,7 @@ def promote_records(config: Config, study: Study, platform_name: str, results_fo
         )
     target = results_folder / "cached" / study.name / platform_name
     for path in paths:  # all are checked before the first is copied
-        require_runs(read_records(path), _run_ids(config, study, path.stem), str(path))
+        _require_runs(config, study, path.stem, path)
     others = _other_inputs(study, results_folder) if platform_name == PREDICT else []
     copies = {path: target / path.name for path in paths}
     copies |= {path: results_folder / "cached" / path.relative_to(results_folder) for path in others}
@@ -134,12 +134,16 @@ def promote_records(config: Config, study: Study, platform_name: str, results_fo
 
 
 def _measurable(config: Config, study: Study, platform_name: str) -> set[str]:
-    """The sweeps of a study that a platform has records of: those with runs of its hardware."""
+    """The sweeps of a study that a platform must have records of: those with runs of its hardware.
+
+    One that is measured as time allows may be left out.
+    """
     hardware = None if platform_name == PREDICT else config.platform(platform_name).hardware
     return {
         name
         for name, sweep in study.sweeps.items()
         if sweep.status == "ready"
+        and not (sweep.as_time_allows and hardware)
         and any(hardware in (None, run.hardware) for run in expand(study, name, config.catalogue))
     }
 
@@ -154,16 +158,16 @@ def _other_inputs(study: Study, results_folder: Path) -> list[Path]:
     return [*found, *tables]
 
 
-def _run_ids(config: Config, study: Study, sweep: str) -> dict[str, str]:
-    """The hardware of every run of a sweep, by run id."""
-    return {run_id(run): run.hardware for run in expand(study, sweep, config.catalogue)}
-
-
 def records_of_sweep(config: Config, study: Study, sweep: str, paths: tuple[Path, ...]) -> pl.DataFrame:
     """The records of a sweep from its files, one a platform.
 
     Raises:
         UserError: a file is damaged, or its records are not of the sweep's runs.
     """
-    run_ids = _run_ids(config, study, sweep)
-    return pl.concat([require_runs(read_records(path), run_ids, str(path)) for path in paths])
+    return pl.concat([_require_runs(config, study, sweep, path) for path in paths])
+
+
+def _require_runs(config: Config, study: Study, sweep: str, path: Path) -> pl.DataFrame:
+    """The records of a file, if they are of the sweep's runs."""
+    run_ids = {run_id(run): run.hardware for run in expand(study, sweep, config.catalogue)}
+    return require_runs(read_records(path), run_ids, str(path), partly=study.sweeps[sweep].as_time_allows)

@@ -297,6 +297,32 @@ def qualify(config: Config, platform_name: str, node_count: int | None, results_
     click.echo(path)
 
 
+@cli.command("gpu-check")
+@click.option(
+    "--output", type=click.Path(path_type=Path), default=Path("results/gpu-check"), show_default=True,
+    help="Folder of the report and the records.",
+)  # fmt: skip
+@click.option("--minutes", type=click.FloatRange(min=0.1), default=7.5, show_default=True, help="Time for all of it.")
+@click.pass_obj
+def gpu_check(config: Config, output: Path, minutes: float) -> None:
+    """Measure what this machine's GPUs do in minutes, beside what the performance model predicts.
+
+    Attention against fp32, model sizes, context lengths, attention backends; layouts where there are several GPUs.
+    Exit code 1 where a check fails.
+
+    Example: scaling-study gpu-check --output results/gpu-check
+    """
+    from scaling_study.gpucheck import check_gpus
+    from scaling_study.gpureport import print_report
+
+    report = check_gpus(config, output, minutes * 60, lambda line: click.echo(line, err=True))
+    print_report(report)
+    click.echo(output)
+    failed = [f"{check.name}: {check.detail}" for check in report.checks if not check.passed]
+    if failed:
+        raise FailedRunsError("\n".join(["checks that failed:", *failed]))
+
+
 @cli.command()
 @click.argument("study_name", metavar="STUDY")
 @click.option("--platform", "platform_name", required=True, help="The platform that measured.")

@@ -112,6 +112,20 @@ def test_a_part_of_a_study_is_not_promoted(config, measure, tmp_path):
     assert not (tmp_path / "results" / "cached").exists()
 
 
+def test_a_sweep_that_is_measured_as_time_allows_may_be_left_out_or_be_in_part(config, measure, tmp_path):
+    path = config.root / "studies" / "it.yaml"
+    path.write_text(path.read_text().replace("ours: {title: ours,", "ours: {title: ours, as_time_allows: true,"))
+    partly = Config(config.root)
+    measure("both")
+    copies = promote_records(partly, partly.study("it"), "cluster", tmp_path / "results")
+    assert [copy.stem for copy in copies] == ["both"]
+    measure("ours")
+    path.write_text(path.read_text().replace("nodes: [8]", "nodes: [8, 6]"))
+    grown = Config(config.root)
+    copies = promote_records(grown, grown.study("it"), "cluster", tmp_path / "results")
+    assert [copy.stem for copy in copies] == ["both", "ours"]
+
+
 def test_predictions_are_of_every_sweep(config, measure, tmp_path):
     for name in ("both", "ours"):
         output = measure(name)[1]

@@ -4,8 +4,20 @@ from __future__ import annotations
 
 from scaling_study.spec import FailureKind
 
-_PEER_SIGNS = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "Connection refused")
-_MEMORY_SIGNS = ("can't allocate memory", "CUDA out of memory", "not enough memory")
+_PEER_SIGNS = (
+    "Connection closed by peer",
+    "Connection reset by peer",
+    "Broken pipe",
+    "Connection refused",
+    "remote process exited or there was a network error",  # NCCL
+)
+_MEMORY_SIGNS = (
+    "can't allocate memory",
+    "not enough memory",
+    "CUDA out of memory",  # PyTorch's allocator
+    "CUDA error: out of memory",  # an allocation beside it
+    "CUBLAS_STATUS_ALLOC_FAILED",
+)
 
 
 class StalledError(Exception):

@@ -29,11 +29,12 @@ if TYPE_CHECKING:
 _TRACEBACK_LINES = 20
 
 
-def run_one(assignment: Assignment, rank: int, world_size: int, address: str) -> None:
+def run_one(assignment: Assignment, rank: int, world_size: int, address: str, local_rank: int) -> None:
     """Measure one run on this rank; rank 0 writes `result.json`, last.
 
     Args:
         address: the address of this host for the other ranks.
+        local_rank: the rank's number on this host, which tells its GPU.
 
     Raises:
         Exception: whatever ended the rank, after it was written to the rank's failure file.
@@ -46,7 +47,7 @@ def run_one(assignment: Assignment, rank: int, world_size: int, address: str) ->
     try:
         if world_size != assignment.ranks:
             raise ValueError(f"the job has {world_size} tasks, the run needs {assignment.ranks}")
-        _measure(assignment, files, rank, world_size, address, watchdog)
+        _measure(assignment, files, (rank, local_rank), world_size, address, watchdog)
     except BaseException as error:
         report_failure(files, rank, error)
         raise
@@ -66,12 +67,18 @@ def _watchdog(assignment: Assignment, files: AttemptFiles, rank: int) -> Watchdo
 
 
 def _measure(
-    assignment: Assignment, files: AttemptFiles, rank: int, world_size: int, address: str, watchdog: Watchdog
+    assignment: Assignment,
+    files: AttemptFiles,
+    ranks: tuple[int, int],
+    world_size: int,
+    address: str,
+    watchdog: Watchdog,
 ) -> None:
-    started_at = _now()
+    started_at, (rank, local_rank) = _now(), ranks
     import torch
     import torch.distributed as dist
 
+    from scaling_study.measure import device as devices
     from scaling_study.measure.collective import measure_collective
     from scaling_study.measure.machine import keep_freed_memory
     from scaling_study.measure.rendezvous import meet
@@ -80,8 +87,16 @@ def _measure(
 
     keep_freed_memory()
     torch.set_num_threads(assignment.threads_per_rank)
+    device = devices.open_device(assignment.gpu, local_rank)
     store = meet(files, rank, world_size, address)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=world_size, timeout=timedelta(minutes=10))
+    dist.init_process_group(
+        device.backend,
+        store=store,
+        rank=rank,
+        world_size=world_size,
+        timeout=timedelta(minutes=10),
+        **device.group_options(),
+    )
     progress = ProgressFile(assignment, files, rank)
 
     def step(done: int) -> None:
@@ -89,9 +104,9 @@ def _measure(
         progress(done)
 
     if isinstance(assignment.run, TrainingRun):
-        measurement = measure_training(assignment, files, rank, step)
+        measurement = measure_training(assignment, files, rank, device, step)
     else:
-        measurement = measure_collective(assignment, rank, step)
+        measurement = measure_collective(assignment, rank, device, step)
     watchdog.close()
     everyone: list[Measurement | None] | None = [None] * world_size if rank == 0 else None
     dist.gather_object(measurement, everyone)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import torch
 
 from scaling_study.errors import write_atomically
-from scaling_study.measure.power import power_unavailable
+from scaling_study.measure.device import Device
 from scaling_study.processes import available_cores
 from scaling_study.spec import (
     Assignment,
@@ -59,23 +59,29 @@ class ProgressFile:
 
 def environment(
     assignment: Assignment,
+    device: Device,
     *,
     attention_operator: str | None = None,
     data_source: DataSource | None = None,
     data_sha256: str | None = None,
+    unavailable: Mapping[str, str] | None = None,
 ) -> Environment:
-    """With what this rank measures."""
-    no_power = power_unavailable()
+    """With what this rank measures.
+
+    Args:
+        unavailable: metrics that cannot be had beside those that the device does not give, each with its reason.
+    """
     return Environment(
         torch=str(torch.__version__),
         python=platform.python_version(),
-        backend="gloo",
+        backend=device.backend,
         attention_operator=attention_operator,
         code_version=assignment.code_version,
         data_source=data_source,
         data_sha256=data_sha256,
         host_cores=available_cores(),
-        unavailable={"power_w_per_gpu": no_power, "tokens_per_joule": no_power},
+        unavailable={**device.unavailable(), **(unavailable or {})},
+        **device.versions(),
     )
 
 

@@ -4,30 +4,48 @@ from __future__ import annotations
 
 import math
 import socket
-import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 
+from scaling_study.measure.device import Device
 from scaling_study.measure.failures import NotFiniteError
-from scaling_study.measure.machine import PeakMemory, cpu_name
 from scaling_study.measure.profile import profile_iterations
 from scaling_study.measure.report import Measurement, environment
 from scaling_study.processes import available_cores
-from scaling_study.spec import Assignment, AttemptFiles, RankReport, RunFiles, TrainingRun
-from scaling_study.timeline import exposure, write_timeline_file
+from scaling_study.spec import Assignment, AttemptFiles, Axis, RankReport, RunFiles, TrainingRun
+from scaling_study.timeline import UNKNOWN_AXIS, Exposure, exposure, write_timeline_file
 from scaling_study.training.step import Trainer
 from scaling_study.training.tokens import TokenFile
 
+_NOTHING = Exposure(
+    compute_ns=0,
+    communication_ns=0,
+    exposed_communication_ns=0,
+    communication_by_axis_ns={},
+    exposed_by_axis_ns={},
+)
+#: Metrics of a record that are made of spans.
+_OF_SPANS = (
+    "compute_s",
+    "communication_s",
+    "exposed_communication_s",
+    "exposed_fraction",
+    *(f"{kind}_{axis}_s" for kind in ("communication", "exposed") for axis in (*Axis, UNKNOWN_AXIS)),
+)
+
 
 def measure_training(
-    assignment: Assignment, files: AttemptFiles, rank: int, step: Callable[[int], None]
+    assignment: Assignment, files: AttemptFiles, rank: int, device: Device, step: Callable[[int], None]
 ) -> Measurement:
     """Train on this rank by the run's protocol; the process group exists already.
 
     Args:
+        device: what this rank computes on.
         step: is told how many iterations are done.
 
     Raises:
@@ -37,63 +55,96 @@ def measure_training(
     run, model = assignment.run, assignment.model
     assert isinstance(run, TrainingRun)
     assert model is not None
-    tokens = TokenFile(Path(assignment.data_folder), run.protocol.data)
-    memory = PeakMemory()
-    loop = _Loop(Trainer(run, model, torch.device("cpu")), tokens, memory, step)
-    iteration_ns = [loop.timed(iteration) for iteration in range(run.protocol.iterations)]
-    peak_gib, losses = memory.gib(), loop.losses.copy()
-    window = range(run.protocol.iterations, run.protocol.iterations + run.protocol.profiled_iterations)
-    trace = profile_iterations(loop.timed, window, loop.trainer.mesh, files.trace(rank), rank)
-    write_timeline_file(RunFiles(Path(assignment.run_folder)).timeline(rank), trace.spans)
-    seen = exposure(trace.spans)[rank]
+    protocol, run_files = run.protocol, RunFiles(Path(assignment.run_folder))
+    tokens = TokenFile(Path(assignment.data_folder), protocol.data)
+    device.watch_memory()
+    loop = _Loop(Trainer(run, model, device.torch_device), tokens, device, step)
+    iteration_ns = loop.run(range(protocol.discard))
+    device.begin_power()
+    iteration_ns += loop.run(range(protocol.discard, protocol.iterations))
+    device.end_power()
+    peak_gib, losses, gpu = device.peak_memory_gib(), loop.losses.copy(), device.report()
+    window = range(protocol.iterations, protocol.iterations + protocol.profiled_iterations)
+    keep = run_files.trace if assignment.keep_trace and rank == 0 else None
+    seen = profile_iterations(loop.run, window, device, loop.trainer.mesh, files.trace(rank), rank, keep)
+    write_timeline_file(run_files.timeline(rank), seen.spans)
+    times, scaler = exposure(seen.spans).get(rank, _NOTHING), loop.trainer.scaler
     report = RankReport(
         rank=rank,
         host=socket.gethostname(),
-        device=cpu_name(),
+        device=device.name,
         cores=available_cores(),
         threads=torch.get_num_threads(),
         peak_memory_gib=peak_gib,
         iteration_ns=iteration_ns,
-        profiled_ns=trace.iteration_ns,
+        profiled_ns=seen.iteration_ns,
         losses=losses,
-        compute_ns=seen.compute_ns,
-        communication_ns=seen.communication_ns,
-        exposed_communication_ns=seen.exposed_communication_ns,
-        communication_by_axis_ns=seen.communication_by_axis_ns,
-        exposed_by_axis_ns=seen.exposed_by_axis_ns,
+        compute_ns=times.compute_ns,
+        communication_ns=times.communication_ns,
+        exposed_communication_ns=times.exposed_communication_ns,
+        communication_by_axis_ns=times.communication_by_axis_ns,
+        exposed_by_axis_ns=times.exposed_by_axis_ns,
+        loss_scale=scaler.scale if scaler.enabled else None,
+        skipped_updates=scaler.skipped if scaler.enabled else None,
+        gpu=gpu,
     )
     used = environment(
         assignment,
-        attention_operator=",".join(trace.attention_operators),
+        device,
+        attention_operator=",".join(seen.attention_operators) or None,
         data_source=tokens.manifest.dataset.source,
         data_sha256=tokens.manifest.sha256,
+        unavailable=dict.fromkeys(_OF_SPANS, seen.missing) if seen.missing else {},
     )
     return Measurement(report=report, environment=used)
+
+
+class _InFlight(NamedTuple):
+    """An iteration that was launched."""
+
+    iteration: int
+    start: Any
+    end: Any
+    loss: torch.Tensor | float | None
 
 
 class _Loop:
     """Iterations of a trainer, each timed, its loss checked, its end told outside the timed part."""
 
-    def __init__(self, trainer: Trainer, tokens: TokenFile, memory: PeakMemory, step: Callable[[int], None]) -> None:
-        self.trainer, self.tokens, self.memory, self.step = trainer, tokens, memory, step
+    def __init__(self, trainer: Trainer, tokens: TokenFile, device: Device, step: Callable[[int], None]) -> None:
+        self.trainer, self.tokens, self.device, self.step = trainer, tokens, device, step
         self.losses: list[float] = []
 
-    def timed(self, iteration: int, around: AbstractContextManager[object] | None = None) -> int:
-        """Run one iteration; its duration in nanoseconds, from batch in hand to finished update.
+    def run(self, iterations: range, around: Callable[[], AbstractContextManager[object]] = nullcontext) -> list[int]:
+        """Run iterations; the nanoseconds of each, from batch in hand to finished update.
 
         Args:
-            around: a context that is entered for just what is timed.
+            around: gives a context that is entered for just what is timed.
         """
-        tokens_BT, target_BT = self.tokens.batch(self.trainer.run, iteration, self.trainer.replica)
-        with around or nullcontext():
-            start_ns = time.perf_counter_ns()
-            loss = self.trainer.step(tokens_BT, target_BT)
-            value = None if loss is None else loss.item()
-            duration_ns = time.perf_counter_ns() - start_ns
-        if value is not None:
+        launched: deque[_InFlight] = deque()
+        taken_ns = []
+        for iteration in iterations:
+            launched.append(self._launch(iteration, around()))
+            if len(launched) > self.device.in_flight:
+                taken_ns.append(self._end(launched.popleft()))
+        return taken_ns + [self._end(one) for one in launched]
+
+    def _launch(self, iteration: int, around: AbstractContextManager[object]) -> _InFlight:
+        batch = self.tokens.batch(self.trainer.run, iteration, self.trainer.replica)
+        tokens_BT, target_BT = (self.device.put(part) for part in batch)
+        with around:
+            start = self.device.now()
+            loss = self.device.loss(self.trainer.step(tokens_BT, target_BT))
+            end = self.device.now()
+        return _InFlight(iteration, start, end, loss)
+
+    def _end(self, launched: _InFlight) -> int:
+        duration_ns = self.device.between_ns(launched.start, launched.end)
+        if launched.loss is not None:
+            value = float(launched.loss)
             if not math.isfinite(value):
-                raise NotFiniteError(f"the loss is {value} at iteration {iteration}")
+                raise NotFiniteError(f"the loss is {value} at iteration {launched.iteration}")
             self.losses.append(value)
-        self.memory.sample()
-        self.step(iteration + 1)
+        self.device.sample_memory()
+        self.step(launched.iteration + 1)
         return duration_ns

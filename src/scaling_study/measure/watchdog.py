@@ -72,19 +72,24 @@ class Watchdog:
 def write_flight_record(path: Path) -> bool:
     """Write what the process groups' flight recorder holds, as JSON; whether there was anything.
 
-    torch keeps the last 2,000 collectives of a process, or as many as `TORCH_FR_BUFFER_SIZE` says.
+    torch keeps the last 2,000 collectives of a process, or as many as `TORCH_FR_BUFFER_SIZE` says. NCCL's have a
+    recorder of their own.
     """
     from torch._C import _distributed_c10d
 
-    dump = getattr(_distributed_c10d, "_dump_fr_trace_json", None)  # not in every build of torch
-    if dump is None:
-        return False
+    for name in ("_dump_nccl_trace_json", "_dump_fr_trace_json"):
+        dump = getattr(_distributed_c10d, name, None)  # not in every build of torch
+        content = _dumped(dump) if dump is not None else b""
+        if b'"entries"' in content:
+            write_atomically(path, content)
+            return True
+    return False
+
+
+def _dumped(dump: Callable[[], bytes | str]) -> bytes:
+    """What a recorder holds, nothing where it cannot say."""
     try:
-        content: bytes | str = dump()
+        content = dump()
     except RuntimeError:
-        return False
-    content = content.encode() if isinstance(content, str) else content
-    if b'"entries"' not in content:
-        return False
-    write_atomically(path, content)
-    return True
+        return b""
+    return content.encode() if isinstance(content, str) else content

@@ -149,13 +149,25 @@ def _training_metrics(result: RunResult, run: TrainingRun, model: Model, hardwar
     metrics["profiler_overhead"] = metrics["profiled_iteration_s"] / metrics["iteration_s"] - 1
     derived, reasons = _throughput(metrics["iteration_s"], run, model, hardware)
     metrics |= derived
-    reasons |= result.environment.unavailable if result.environment else {}
+    unavailable = result.environment.unavailable if result.environment else {}
+    metrics |= _power(result.ranks, run, metrics["words_per_second_per_gpu"]) | dict.fromkeys(unavailable)
+    reasons |= unavailable
     reasons |= dict.fromkeys(("iteration_s_low", "iteration_s_high"), _NO_INTERVAL)
     peaks = [rank.peak_memory_gib for rank in result.ranks if rank.peak_memory_gib is not None]
     metrics["peak_memory_gib"] = max(peaks) if peaks else None
     losses = [rank.losses[-1] for rank in result.ranks if rank.losses]
     metrics["final_loss"] = statistics.fmean(losses) if losses else None
     return _completed(metrics, TRAINING_METRICS, reasons, "not recorded")
+
+
+def _power(ranks: list[RankReport], run: TrainingRun, rate_per_gpu: float) -> dict[str, float]:
+    """Mean power of a GPU and tokens per joule, where every rank's GPU told its power."""
+    reports = [rank.gpu.power for rank in ranks if rank.gpu is not None and rank.gpu.power is not None]
+    watts = [report.power_w for report in reports if report.power_w is not None]
+    if len(watts) < run.ranks:
+        return {}
+    mean_w = statistics.fmean(watts)
+    return {"power_w_per_gpu": mean_w, "tokens_per_joule": rate_per_gpu / mean_w}
 
 
 def _collective_metrics(calls: list[CollectiveReport], run: CollectiveRun, hardware: Hardware) -> dict[str, Any]:

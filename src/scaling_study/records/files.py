@@ -13,6 +13,7 @@ import polars as pl
 from scaling_study.errors import UserError, read_bytes, write_atomically
 from scaling_study.recordfile import SCHEMA_VERSION, UNSEALED, has_seal, is_damaged, seal
 from scaling_study.records.schema import SCHEMA
+from scaling_study.spec import Provenance
 
 
 def write_records(path: Path, records: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
@@ -67,19 +68,21 @@ def read_table(path: Path) -> pl.DataFrame:
         raise UserError("not a parquet file, or damaged", where=str(path), remedy="Write it again.") from error
 
 
-def require_runs(frame: pl.DataFrame, runs: Mapping[str, str], where: str) -> pl.DataFrame:
+def require_runs(frame: pl.DataFrame, runs: Mapping[str, str], where: str, *, partly: bool = False) -> pl.DataFrame:
     """The records, if they are of the sweep's runs: all those of the hardware that they are of, and no other.
 
     Args:
         frame: records of one platform, which measures one hardware, or of a prediction of all.
         runs: the hardware of every run of the sweep, by run id.
         where: the file, for the message.
+        partly: of measured runs some may be missing.
 
     Raises:
         UserError: some are of other runs, or some runs are missing: the study has changed since they were made.
     """
     found = set(frame["run_id"])
-    hardware = set(frame["hardware"])
+    whole = frame.filter(pl.col("provenance") != Provenance.MEASURED) if partly else frame
+    hardware = set(whole["hardware"])
     strangers = sorted(found - set(runs))
     missing = sorted(name for name, its in runs.items() if its in hardware and name not in found)
     if strangers or missing or not found:

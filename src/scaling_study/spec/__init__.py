@@ -2,7 +2,18 @@
 
 from scaling_study.spec.claims import Claim, Claims
 from scaling_study.spec.datasets import Dataset, SourceCount, TextSource, TokenManifest
-from scaling_study.spec.hardware import Hardware, Sourced
+from scaling_study.spec.gpus import (
+    AttentionCheck,
+    AttentionReport,
+    AttentionShape,
+    ClockReport,
+    GpuIdentity,
+    GpuReport,
+    MachineReport,
+    PowerReport,
+    PowerSource,
+)
+from scaling_study.spec.hardware import Hardware, Sourced, hardware_of_device
 from scaling_study.spec.health import NodeCheck, RankHealth
 from scaling_study.spec.load import Config
 from scaling_study.spec.models import Model
@@ -76,10 +87,14 @@ __all__ = [
     "Assignment",
     "AttemptFiles",
     "AttentionBackend",
+    "AttentionCheck",
+    "AttentionReport",
+    "AttentionShape",
     "Axis",
     "Catalogue",
     "Claim",
     "Claims",
+    "ClockReport",
     "CollectiveOp",
     "CollectiveProtocol",
     "CollectiveReport",
@@ -92,8 +107,11 @@ __all__ = [
     "Executor",
     "FailureKind",
     "FigureRequest",
+    "GpuIdentity",
+    "GpuReport",
     "Hardware",
     "Limit",
+    "MachineReport",
     "Model",
     "NodeCheck",
     "NumberFormat",
@@ -103,6 +121,8 @@ __all__ = [
     "PipelineSchedule",
     "Place",
     "Platform",
+    "PowerReport",
+    "PowerSource",
     "Precision",
     "ProcessIdentity",
     "Progress",
@@ -136,6 +156,7 @@ __all__ = [
     "encode_run",
     "expand",
     "find_training_run",
+    "hardware_of_device",
     "ranks_of",
     "run_id",
     "steps_of",

@@ -10,6 +10,13 @@ from msgspec import Meta
 from scaling_study.spec.words import DataSource, DocumentFormat
 
 Positive = Annotated[int, Meta(gt=0)]
+#: What a data set of each source has beside vocabulary and seed, and what of it must be given.
+_KEYS = {
+    DataSource.SYNTHETIC: ("documents", "words"),
+    DataSource.TEXT: ("sources", "tokens", "vocabulary_documents"),
+    DataSource.RANDOM: ("tokens",),
+}
+_NEEDED = {**_KEYS, DataSource.SYNTHETIC: ()}
 Name = Annotated[str, Meta(pattern="^[a-z0-9][a-z0-9-]*$")]
 
 
@@ -44,11 +51,12 @@ class Dataset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """A corpus that becomes one memory-mapped file of 16-bit tokens.
 
     Attributes:
-        source: `synthetic` (documents written by the seeded generator of `training/corpus.py`) or `text` (public text).
+        source: `synthetic` (documents written by the seeded generator of `training/corpus.py`), `text` (public text) or
+            `random` (tokens drawn evenly: no documents, and nothing to learn, for runs whose speed alone counts).
         documents: synthetic: how many are generated.
         words: synthetic: distinct words that the generator draws from, by Zipf's law.
         sources: text: what is mixed.
-        tokens: text: how many the file holds.
+        tokens: text and random: how many the file holds.
         vocabulary_documents: text: the encoding is trained on so many documents, the first of the mixture.
         vocabulary: tokens of the byte-pair encoding trained on the corpus.
         seed: of the generator; for text, of the order in which the files of a source are read.
@@ -66,13 +74,10 @@ class Dataset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     seed: Annotated[int, Meta(ge=0)] = 0
 
     def __post_init__(self) -> None:
-        of_text = {key: getattr(self, key) for key in ("sources", "tokens", "vocabulary_documents")}
-        if self.source is DataSource.SYNTHETIC:
-            foreign = [key for key, value in of_text.items() if value]
-            missing = []
-        else:
-            foreign = [key for key in ("documents", "words") if getattr(self, key) != 1]
-            missing = [key for key, value in of_text.items() if not value]
+        given = {key: bool(getattr(self, key)) for key in ("sources", "tokens", "vocabulary_documents")}
+        given |= {key: getattr(self, key) != 1 for key in ("documents", "words")}
+        foreign = [key for key, there in given.items() if there and key not in _KEYS[self.source]]
+        missing = [key for key in _NEEDED[self.source] if not given[key]]
         if foreign:
             raise ValueError(f"a data set of source {self.source.value!r} has no `{foreign[0]}`")
         if missing:

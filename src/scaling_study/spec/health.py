@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from scaling_study.spec.hardware import Hardware
+
 
 class NodeCheck(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What every rank of a check measures; travels as JSON.
@@ -15,6 +17,7 @@ class NodeCheck(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         copy_bytes: of a buffer that is copied.
         message_bytes: of collectives within a node, and of exchanges between two.
         repeats: of each; the median counts.
+        gpu: what each rank has one of; None for ranks on CPUs.
     """
 
     folder: str
@@ -25,6 +28,7 @@ class NodeCheck(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     copy_bytes: int
     message_bytes: int
     repeats: int
+    gpu: Hardware | None = None
 
 
 class RankHealth(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -194,6 +194,7 @@ class Config:
         sources = [base.get("sources", {}), content.get("sources", {})]
         if not all(isinstance(part, dict) for part in sources):
             raise UserError("sources must be a mapping of keys to texts", where=str(path), remedy="Mend the value.")
+        base.pop("device_names", None)  # a variant is another part, or none that exists
         return {**base, **content, "sources": {**sources[0], **sources[1]}}
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from scaling_study.spec.gpus import GpuReport
+from scaling_study.spec.hardware import Hardware
 from scaling_study.spec.models import Model
 from scaling_study.spec.runs import Run
 from scaling_study.spec.words import DataSource, FailureKind, Outcome
@@ -31,6 +33,8 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         first_step_limit_s: from a rank's start to the end of its first iteration or call; it ends where that is passed.
         step_limit_s: between two later ones, likewise.
         owner: ranks end when this process does; None where jobs outlive their driver.
+        gpu: what each rank has one of, or refuses; None where ranks train on CPUs.
+        keep_trace: rank 0 keeps its raw trace of the profiled window, gzipped.
     """
 
     run: Run
@@ -46,6 +50,8 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     first_step_limit_s: float = 1800.0
     step_limit_s: float = 600.0
     owner: ProcessIdentity | None = None
+    gpu: Hardware | None = None
+    keep_trace: bool = False
 
 
 class RankReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -59,6 +65,8 @@ class RankReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         profiled_ns: every iteration under the profiler.
         losses: the replica's loss of every timed iteration; empty but on the last pipeline stage.
         compute_ns, communication_ns, exposed_communication_ns: over all profiled iterations, flattened.
+        loss_scale, skipped_updates: of fp16: the scale at the end, and updates left out for infinite gradients.
+        gpu: of a rank on one.
     """
 
     rank: int
@@ -75,6 +83,9 @@ class RankReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     exposed_communication_ns: int
     communication_by_axis_ns: dict[str, int]
     exposed_by_axis_ns: dict[str, int]
+    loss_scale: float | None = None
+    skipped_updates: int | None = None
+    gpu: GpuReport | None = None
 
 
 class CollectiveReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -101,6 +112,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         data_source, data_sha256: None for a run that reads no data.
         host_cores: cores of a host that the run's ranks share.
         unavailable: metrics that cannot be had here, each with its reason.
+        cuda, driver, nccl, xformers: versions, where ranks are on GPUs; None for what is not there.
     """
 
     torch: str
@@ -112,6 +124,10 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     data_sha256: str | None
     host_cores: int
     unavailable: dict[str, str]
+    cuda: str | None = None
+    driver: str | None = None
+    nccl: str | None = None
+    xformers: str | None = None
 
 
 class RunResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -3,6 +3,7 @@
 <run id>/run.json                     the run, every field spelled out
 <run id>/result.json                  the result, once there is one
 <run id>/timeline/rank-000.parquet    the span table of a rank
+<run id>/trace.json.gz                the raw trace of rank 0, of a run that keeps it
 <run id>/attempts/001/claim.json      who makes this attempt
 rank-000.json   the process of a rank
 rank-000.failure.json
@@ -97,6 +98,11 @@ class RunFiles:
     def attempt(self, number: int) -> AttemptFiles:
         """One attempt; they are counted from 1."""
         return AttemptFiles(self.attempts / f"{number:03d}")
+
+    @property
+    def trace(self) -> Path:
+        """The raw trace of rank 0, of a run that keeps it."""
+        return self.folder / "trace.json.gz"
 
     def timeline(self, rank: int) -> Path:
         """The span table of a rank."""

@@ -216,15 +216,19 @@ def collective_violations(run: CollectiveRun, hardware: Hardware) -> list[str]:
     return found
 
 
-def violations(run: TrainingRun, model: Model, hardware: Hardware) -> list[str]:
-    """Every invariant that the run breaks, as sentences that say how to mend it; empty for a possible layout."""
+def violations(run: TrainingRun, model: Model, hardware: Hardware, *, part_of_node: bool = False) -> list[str]:
+    """Every invariant that the run breaks, as sentences that say how to mend it; empty for a possible layout.
+
+    Args:
+        part_of_node: a run on one node may have fewer ranks than the node has GPUs.
+    """
 
     def indivisible(what: str, value: int, by: str, divisor: int) -> str | None:
         return f"{what} ({value}) is not divisible by {by} ({divisor})" if value % divisor else None
 
     found: list[str | None] = []
     gpus = run.nodes * hardware.gpus_per_node
-    if run.ranks != gpus:
+    if run.ranks != gpus and not (part_of_node and run.nodes == 1 and run.ranks < gpus):
         found.append(
             f"dp*tp*pp ({run.dp}*{run.tp}*{run.pp} = {run.ranks}) is not the number of GPUs "
             f"({run.nodes} nodes of {hardware.gpus_per_node} = {gpus})"

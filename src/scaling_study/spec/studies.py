@@ -44,6 +44,8 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             `above` or `below`; a point goes if all conditions of one entry hold.
         every_feasible_layout: points that break an invariant are no part of the sweep (the paper's "every viable
             tp x pp"); without it such a point is an error.
+        part_of_node: runs may have fewer ranks than their one node has GPUs; `dp` is then given.
+        as_time_allows: some runs may be left out where they are measured, so records of a part of them are whole.
         assumptions: what the source leaves open and was decided here.
         status: `planned`: listed, but the study's targets leave it out.
     """
@@ -55,6 +57,8 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     zip: Points = {}
     exclude_where: tuple[dict[str, Any], ...] = ()
     every_feasible_layout: bool = False
+    part_of_node: bool = False
+    as_time_allows: bool = False
     assumptions: tuple[str, ...] = ()
     status: Status = "ready"
 
@@ -260,13 +264,13 @@ def _run(point: dict[str, Any], sweep: Sweep, catalogue: Catalogue, where: str) 
     if sweep.kind == "collective":
         return None if _excluded(point, sweep, where) else _collective(point, sweep, hardware, where)
     model = _lookup(catalogue.models, point.get("model"), "model", where)
-    fields, broken = _derive(point, hardware, where)
+    fields, broken = _derive(point, sweep, hardware, where)
     if _excluded(fields, sweep, where):
         return None
     names = {"gpus", "model_parallel", "local_batch"}
     if not broken:
         run = _convert({k: v for k, v in fields.items() if k not in names}, TrainingRun, where)
-        broken = violations(run, model, hardware)
+        broken = violations(run, model, hardware, part_of_node=sweep.part_of_node)
         if not broken:
             return run
     if sweep.every_feasible_layout:
@@ -291,14 +295,17 @@ def _impossible(what: str, point: dict[str, Any], sweep: Sweep, broken: list[str
     )
 
 
-def _derive(point: dict[str, Any], hardware: Hardware, where: str) -> tuple[dict[str, Any], list[str]]:
+def _derive(point: dict[str, Any], sweep: Sweep, hardware: Hardware, where: str) -> tuple[dict[str, Any], list[str]]:
     """The point with what follows from it: GPUs, dp, total model parallelism, batches."""
     for name in _COUNTS:
         _check_count(name, point.get(name, 1), where)
     fields = dict(point)
     broken: list[str] = []
-    fields["gpus"] = gpus = point.get("nodes", 1) * hardware.gpus_per_node
     fields["model_parallel"] = degree = point.get("tp", 1) * point.get("pp", 1)
+    gpus = point.get("nodes", 1) * hardware.gpus_per_node
+    if sweep.part_of_node and "dp" in point:
+        gpus = point["dp"] * degree
+    fields["gpus"] = gpus
     if "dp" not in fields:
         if gpus % degree:
             broken.append(f"{gpus} GPUs are not divisible by tp*pp ({degree})")

@@ -190,9 +190,10 @@ class Executor(StrEnum):
 
 
 class DataSource(StrEnum):
-    """Where documents come from: a seeded generator, or public text."""
+    """Where tokens come from: documents of a seeded generator, public text, or random numbers."""
 
     SYNTHETIC = "synthetic"
+    RANDOM = "random"
     TEXT = "text"
 
 

@@ -10,17 +10,26 @@ from pathlib import Path
 import msgspec
 
 from scaling_study.errors import UserError, write_atomically
-from scaling_study.spec import Catalogue, Model, Platform, Run, RunResult, TokenManifest, TrainingRun, run_id
+from scaling_study.spec import Catalogue, Hardware, Model, Platform, Run, RunResult, TokenManifest, TrainingRun, run_id
 
 NEEDED_FREE_BYTES = 64 * 2**20
 
 
-def check_hardware(runs: Iterable[Run], platform: Platform) -> None:
-    """Refuse runs of other hardware than the platform's.
+def check_hardware(runs: Iterable[Run], platform: Platform, hardware: Hardware) -> None:
+    """Refuse runs of other hardware than the platform's, and hardware that does not exist.
+
+    Args:
+        hardware: the platform's.
 
     Raises:
         UserError: names the first.
     """
+    if hardware.part is not None and not hardware.device_names:
+        raise UserError(
+            f"the hardware {hardware.name} is predicted only: no device has its name (device_names)",
+            where=f"platform {platform.name}",
+            remedy="Choose hardware that exists.",
+        )
     for run in runs:
         if run.hardware != platform.hardware:
             raise UserError(

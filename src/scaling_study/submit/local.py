@@ -87,6 +87,44 @@ def alone_on_this_machine(on_wait: Callable[[], None]) -> Iterator[None]:
         yield
 
 
+class ChildError(Exception):
+    """A process that was asked something ended without an answer; the message says how."""
+
+
+def ask_fresh_process(task: node.Task, payload: bytes, limit_s: float, log: Path) -> bytes:
+    """What a task answers in a process of its own, forked as ranks are; what it breaks ends with it.
+
+    Args:
+        task: sends its answer.
+        payload: that it is given.
+        limit_s: how long it may take.
+        log: what it prints.
+
+    Raises:
+        ChildError: it ended without an answer, or took too long.
+    """
+    _ensure_server(log.with_name("server.log"))
+    context = multiprocessing.get_context("forkserver")
+    mine, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=node.answer, args=(task, theirs, payload, str(log)), daemon=True)
+    process.start()
+    theirs.close()
+    try:
+        if not mine.poll(limit_s):
+            raise ChildError(f"no answer within {limit_s:.0f} s")
+        return mine.recv_bytes()
+    except EOFError as error:
+        process.join(_EXIT_S)
+        code = process.exitcode
+        how = f"by signal {-code}" if code is not None and code < 0 else f"with exit code {code}"
+        said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines() if log.exists() else []
+        raise ChildError(f"the process ended {how} and no answer{': ' + said[-1] if said else ''}") from error
+    finally:
+        mine.close()
+        process.kill()
+        process.join(_EXIT_S)
+
+
 class _Ranks:
     """The processes of an attempt, forked from a server that lives as long as this driver.
 
@@ -107,13 +145,9 @@ class _Ranks:
 
     def start(self) -> None:
         """Begin to start the ranks, and the server if it does not run."""
-        if sys.platform == "linux":
-            os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # the host's name need not resolve
         os.environ["OMP_NUM_THREADS"] = str(self._assignment.threads_per_rank)
-        multiprocessing.set_forkserver_preload([SERVER])
         self._files.log.mkdir(parents=True, exist_ok=True)
-        with _standard_error_to(self._log):
-            forkserver.ensure_running()  # by this thread: the server ends with the one that started it
+        _ensure_server(self._log)
         self._starter.start()
 
     def _start_all(self) -> None:
@@ -122,7 +156,7 @@ class _Ranks:
         for rank in range(ranks):
             if self._ending.is_set():
                 return
-            process = context.Process(target=node.measure, args=(payload, rank, ranks, LOOPBACK), daemon=True)
+            process = context.Process(target=node.measure, args=(payload, rank, ranks, LOOPBACK, rank), daemon=True)
             try:
                 process.start()
             except (OSError, EOFError) as error:
@@ -164,6 +198,15 @@ class _Ranks:
             time.sleep(_POLL_S / 10)
         for process in self._processes:
             process.join(_POLL_S)
+
+
+def _ensure_server(log: Path) -> None:
+    """Start the server if it does not run; what it says goes to a file. What it is given now its ranks have later."""
+    if sys.platform == "linux":
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # the host's name need not resolve
+    multiprocessing.set_forkserver_preload([SERVER])
+    with _standard_error_to(log):
+        forkserver.ensure_running()  # by this thread: the server ends with the one that started it
 
 
 def _kill_servers() -> None:

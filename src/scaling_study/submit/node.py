@@ -8,7 +8,12 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
+from multiprocessing.connection import Connection
 from pathlib import Path
+
+#: Is given a payload, and sends its answer.
+Task = Callable[[Connection, bytes], None]
 
 
 def start_rank(payload: str, address: str) -> None:
@@ -29,7 +34,7 @@ def start_rank(payload: str, address: str) -> None:
         _require_own_attempt(payload)
     if job.local_rank == 0:  # one a node: all ranks of a node read the same files
         _require_code_of(payload, job.global_rank)
-    measure(payload, job.global_rank, job.num_tasks, address or job.hostnames[0])
+    measure(payload, job.global_rank, job.num_tasks, address or job.hostnames[0], job.local_rank)
 
 
 def start_check(payload: str, address: str) -> None:
@@ -55,10 +60,10 @@ def start_check(payload: str, address: str) -> None:
         raise error
     from scaling_study.measure.health import check_node
 
-    check_node(check, job.global_rank, job.num_tasks, address or job.hostnames[0])
+    check_node(check, job.global_rank, job.num_tasks, address or job.hostnames[0], job.local_rank)
 
 
-def measure(payload: str, rank: int, world_size: int, address: str) -> None:
+def measure(payload: str, rank: int, world_size: int, address: str, local_rank: int) -> None:
     """Measure an assignment on this rank; what it prints goes to the attempt's log.
 
     Args:
@@ -66,6 +71,7 @@ def measure(payload: str, rank: int, world_size: int, address: str) -> None:
         rank: of this process.
         world_size: how many there are.
         address: the address of rank 0's host for the others.
+        local_rank: of this process on its host.
     """
     import msgspec
 
@@ -75,7 +81,36 @@ def measure(payload: str, rank: int, world_size: int, address: str) -> None:
     assignment = msgspec.json.decode(payload, type=Assignment)
     os.environ["OMP_NUM_THREADS"] = str(assignment.threads_per_rank)
     _print_to(AttemptFiles(Path(assignment.attempt_folder)).output(rank))
-    run_one(assignment, rank, world_size, address)
+    run_one(assignment, rank, world_size, address, local_rank)
+
+
+def answer(task: Task, connection: Connection, payload: bytes, log: str) -> None:
+    """A task in a process of its own; what it prints goes to a file."""
+    _print_to(Path(log))
+    task(connection, payload)
+
+
+def look_at_gpus(connection: Connection, _: bytes) -> None:
+    """The task of a process that looks which GPUs there are; answers with a `MachineReport` as JSON."""
+    import msgspec
+
+    from scaling_study.measure.inspection import look
+
+    connection.send_bytes(msgspec.json.encode(look()))
+
+
+def check_attention(connection: Connection, payload: bytes) -> None:
+    """The task of a process that compares attention backends; answers with a list of `AttentionReport` as JSON.
+
+    Args:
+        payload: an `AttentionCheck` as JSON.
+    """
+    import msgspec
+
+    from scaling_study.measure.attention import check
+    from scaling_study.spec import AttentionCheck
+
+    connection.send_bytes(msgspec.json.encode(check(msgspec.json.decode(payload, type=AttentionCheck))))
 
 
 def _leave_signals_to_slurm() -> None:

@@ -23,13 +23,15 @@ from scaling_study.submit.slurm.tasks import first_ends, read_log
 from scaling_study.submit.verdict import utc_now
 from scaling_study.submit.version import code_digest, code_version
 
-_LOCAL_RANKS = 2
+_LOCAL_RANKS = {"cpu": 2, "gpu": 1}
 _LOCAL_LIMIT_MIN = 10
 _CHECK_MIN = 5
 _GRACE_S = 5.0
 _POLL_S = 0.5
 #: A processor's rank; a product of some 50 ms, buffers larger than its caches.
 _ON_CPU = {"gemm_size": 1024, "copy_bytes": 2**27, "message_bytes": 2**24, "repeats": 15}
+#: A GPU's; the buffers are a hundred times its caches, the product takes some ms.
+_ON_GPU = {"gemm_size": 8192, "copy_bytes": 2**32, "message_bytes": 2**28, "repeats": 15}
 
 
 def qualify(
@@ -50,7 +52,7 @@ def qualify(
     name, store = new_name(), results_folder / "store" / platform.name
     folder = store / "checks" / name
     if platform.executor is Executor.LOCAL:
-        ranks = _ranks_here(platform, folder)
+        ranks = _ranks_here(platform, hardware, folder)
     else:
         ranks = _ranks_of_job(platform, hardware, node_count, folder, say)
     report = health_report(platform.name, code_version(), utc_now(), ranks)
@@ -64,32 +66,35 @@ def qualify(
     return report, path
 
 
-def _check(platform: Platform, folder: Path, ranks: int) -> NodeCheck:
+def _check(platform: Platform, hardware: Hardware, folder: Path, ranks: int) -> NodeCheck:
+    gpu = hardware if hardware.device_names else None
     return NodeCheck(
         folder=str(folder.resolve()),
         ranks=ranks,
         code_digest=code_digest(),
         threads_per_rank=platform.threads_per_rank,
-        **_ON_CPU,
+        gpu=gpu,
+        **(_ON_CPU if gpu is None else _ON_GPU),
     )
 
 
-def _ranks_here(platform: Platform, folder: Path) -> list[RankHealth]:
+def _ranks_here(platform: Platform, hardware: Hardware, folder: Path) -> list[RankHealth]:
     """Ranks on this machine, through submitit as on a node."""
     import submitit
 
-    payload = msgspec.json.encode(_check(platform, folder, _LOCAL_RANKS)).decode()
+    count = _LOCAL_RANKS["gpu" if hardware.device_names else "cpu"]
+    payload = msgspec.json.encode(_check(platform, hardware, folder, count)).decode()
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # the host's name need not resolve
     executor = submitit.LocalExecutor(folder=folder / "jobs")
-    executor.update_parameters(tasks_per_node=_LOCAL_RANKS, timeout_min=_LOCAL_LIMIT_MIN)
+    executor.update_parameters(tasks_per_node=count, timeout_min=_LOCAL_LIMIT_MIN)
     job = executor.submit(node.start_check, payload, "127.0.0.1")
     try:
         job.wait()
     except KeyboardInterrupt:
         job.cancel()
         raise
-    found = _reports(folder, _LOCAL_RANKS)
-    if len(found) < _LOCAL_RANKS:
+    found = _reports(folder, count)
+    if len(found) < count:
         raise UserError("the check failed", where=str(folder), remedy=f"Its log: {folder / 'jobs'}.")
     return found
 
@@ -106,7 +111,7 @@ def _ranks_of_job(
             where=f"platform {platform.name}",
             remedy="Ask for fewer, or raise slurm.nodes.",
         )
-    check = _check(platform, folder, count * tasks)
+    check = _check(platform, hardware, folder, count * tasks)
     minutes = min(max(asked.least_minutes, math.ceil(asked.start_up_minutes) + _CHECK_MIN), asked.most_minutes)
     folder.mkdir(parents=True, exist_ok=True)
     payload, shape = msgspec.json.encode(check).decode(), Shape(count, tasks, minutes)

@@ -46,6 +46,10 @@ class Driver:
         store: the platform's store.
         data_folder: prepared data sets.
         monitor: is told how it goes on.
+
+    Attributes:
+        manifests: of the runs' data sets.
+        keep_traces_of: ids of runs whose raw trace is kept.
     """
 
     def __init__(
@@ -54,6 +58,7 @@ class Driver:
         self.platform, self.catalogue, self.store = platform, catalogue, store
         self.data_folder, self.monitor, self.me = data_folder, monitor, identity()
         self.manifests: Mapping[str, TokenManifest] = {}
+        self.keep_traces_of: frozenset[str] = frozenset()
         self._beat_s = time.monotonic()
 
     def measure(self, runs: Sequence[Run]) -> list[RunResult]:
@@ -82,7 +87,7 @@ class Driver:
         Raises:
             UserError: says which.
         """
-        check_hardware(runs, self.platform)
+        check_hardware(runs, self.platform, self.catalogue.hardware[self.platform.hardware])
         check_writable(self.store.root)
 
     def _obtain(self, run: Run, position: int, total: int) -> tuple[RunResult | None, bool]:
@@ -124,9 +129,11 @@ class Driver:
             data_folder=str(self.data_folder.resolve()),
             code_version=code_version(),
             threads_per_rank=self.platform.threads_per_rank,
+            gpu=hardware if hardware.device_names else None,
             first_step_limit_s=self.platform.first_iteration_limit_s,
             step_limit_s=self.platform.iteration_limit_s,
             owner=self.me,
+            keep_trace=run_id(run) in self.keep_traces_of,
         )
         infeasible = infeasible_because(run, model, hardware) if isinstance(run, TrainingRun) and model else None
         if infeasible:

@@ -21,6 +21,10 @@ class LossScaler:
 
     Args:
         enabled: without it the scale is 1 and every update is made.
+
+    Attributes:
+        scale: of the loss, at this moment.
+        skipped: updates that were left out, for an infinite gradient.
     """
 
     GROWTH, BACKOFF, GROWTH_INTERVAL = 2.0, 0.5, 2000
@@ -28,6 +32,7 @@ class LossScaler:
     def __init__(self, *, enabled: bool) -> None:
         self.enabled = enabled
         self.scale = 2.0**16 if enabled else 1.0
+        self.skipped = 0
         self._good_steps = 0
 
     def unscale(self, parameters: Iterable[nn.Parameter]) -> bool:
@@ -47,6 +52,7 @@ class LossScaler:
     def _adapt(self, *, finite: bool) -> bool:
         self._good_steps = self._good_steps + 1 if finite else 0
         if not finite:
+            self.skipped += 1
             self.scale *= self.BACKOFF
         elif self._good_steps == self.GROWTH_INTERVAL:
             self.scale, self._good_steps = self.scale * self.GROWTH, 0

@@ -49,6 +49,8 @@ def prepare(dataset: Dataset, folder: Path, say: Say = lambda _: None) -> TokenM
     """
     if dataset.source is DataSource.SYNTHETIC:
         return _prepare_synthetic(dataset, folder, say)
+    if dataset.source is DataSource.RANDOM:
+        return _prepare_random(dataset, folder)
     return _prepare_text(dataset, folder, say)
 
 
@@ -65,6 +67,17 @@ def _prepare_synthetic(dataset: Dataset, folder: Path, say: Say) -> TokenManifes
     write_atomically(_path(dataset, folder, "bin"), content)
     return _write_manifest(
         folder, TokenManifest(dataset=dataset, tokens=len(content) // 2, sha256=hashlib.sha256(content).hexdigest())
+    )
+
+
+def _prepare_random(dataset: Dataset, folder: Path) -> TokenManifest:
+    """Tokens of a seeded generator (PCG64); there is no vocabulary, and the file of it says so."""
+    drawn = np.random.default_rng(dataset.seed).integers(dataset.vocabulary, size=dataset.tokens, dtype=np.uint16)
+    content = drawn.tobytes()
+    write_atomically(_path(dataset, folder, "tokenizer.json"), b"null\n")
+    write_atomically(_path(dataset, folder, "bin"), content)
+    return _write_manifest(
+        folder, TokenManifest(dataset=dataset, tokens=len(drawn), sha256=hashlib.sha256(content).hexdigest())
     )
 
 

@@ -17,6 +17,12 @@ from scaling_study.spec import FailureKind
         (NotFiniteError("not enough memory"), FailureKind.NOT_FINITE),
         (MemoryError(), FailureKind.OUT_OF_MEMORY),
         (RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB"), FailureKind.OUT_OF_MEMORY),
+        (RuntimeError("CUDA error: out of memory\nCUDA kernel errors might"), FailureKind.OUT_OF_MEMORY),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling"), FailureKind.OUT_OF_MEMORY),
+        (
+            RuntimeError("NCCL error: ncclRemoteError: remote process exited or there was a network error"),
+            FailureKind.PEER_LOST,
+        ),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate"), FailureKind.OUT_OF_MEMORY),
         (RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate"), FailureKind.OUT_OF_MEMORY),
         (KeyboardInterrupt(), FailureKind.KILLED),

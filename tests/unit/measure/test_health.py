@@ -3,10 +3,11 @@
 import msgspec
 import pytest
 
-from scaling_study.measure.health import rounds
-from scaling_study.spec import AttemptFiles, NodeCheck, RankHealth
+from scaling_study.measure.health import rounds, training_precision
+from scaling_study.spec import AttemptFiles, NodeCheck, Precision, RankHealth
 from scaling_study.submit.node import start_check
 from scaling_study.submit.version import code_digest
+from tests.unit.samples import CONFIG
 
 
 @pytest.mark.parametrize("nodes", range(1, 12))
@@ -20,6 +21,14 @@ def test_every_node_meets_both_its_neighbours_one_a_round(nodes):
     neighbours = {node: {(node - 1) % nodes, (node + 1) % nodes} - {node} for node in range(nodes)}
     assert {node: set(partners) for node, partners in met.items()} == neighbours
     assert all(len(partners) == len(set(partners)) for partners in met.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "precision"), [("v100", Precision.FP16), ("a100", Precision.BF16), ("cpu", Precision.FP32)]
+)
+def test_the_product_is_in_the_precision_that_the_device_trains_in(name, precision):
+    assert training_precision(CONFIG.catalogue.hardware[name]) is precision
+    assert training_precision(None) is Precision.FP32
 
 
 def check(folder, digest):

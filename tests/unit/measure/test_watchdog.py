@@ -8,7 +8,7 @@ import time
 import pytest
 
 from scaling_study.measure.failures import StalledError, classify
-from scaling_study.measure.watchdog import Watchdog
+from scaling_study.measure.watchdog import Watchdog, write_flight_record
 from scaling_study.spec import FailureKind
 
 STALLS = """
@@ -86,3 +86,31 @@ assert write_flight_record(Path(sys.argv[1]))
     (entry,) = json.loads((tmp_path / "record.json").read_bytes())["entries"]
     assert entry["profiling_name"] == "gloo:all_reduce"
     assert entry["input_sizes"] == [[3]]
+
+
+@pytest.mark.parametrize(
+    ("of_nccl", "of_all", "kept"),
+    [
+        (b'{"entries": [1]}', b'{"entries": [2]}', b'{"entries": [1]}'),
+        (b"{}", '{"entries": [2]}', b'{"entries": [2]}'),
+        (RuntimeError("not initialised"), b'{"entries": [2]}', b'{"entries": [2]}'),
+        (b"{}", b"{}", None),
+        (None, None, None),
+    ],
+)
+def test_the_record_of_nccl_comes_first(of_nccl, of_all, kept, tmp_path, monkeypatch):
+    from torch._C import _distributed_c10d
+
+    def dumping(answer):
+        def dump():
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        return dump
+
+    for name, answer in (("_dump_nccl_trace_json", of_nccl), ("_dump_fr_trace_json", of_all)):
+        monkeypatch.setattr(_distributed_c10d, name, dumping(answer) if answer is not None else None, raising=False)
+    path = tmp_path / "record.json"
+    assert write_flight_record(path) is (kept is not None)
+    assert (path.read_bytes() if path.exists() else None) == kept

@@ -14,7 +14,10 @@ from scaling_study.spec import (
     CollectiveProtocol,
     CollectiveReport,
     CollectiveRun,
+    GpuIdentity,
+    GpuReport,
     Outcome,
+    PowerReport,
     Precision,
     Protocol,
     Provenance,
@@ -220,6 +223,35 @@ def test_only_ranks_of_the_last_stage_have_losses():
     run = training_run(dp=1, pp=2)
     ranks = [rank_report(0, losses=[]), rank_report(1, losses=[4.0, 1.5])]
     assert record(run_result(run, ranks=ranks))["final_loss"] == 1.5
+
+
+def gpu(power_w, reason=None):
+    return GpuReport(
+        identity=GpuIdentity(index=0, name="a part"), driver=None, peak_allocated_gib=1.0, peak_reserved_gib=2.0,
+        allocation_retries=0, power=PowerReport(window_s=2.0, power_w=power_w, reason=reason),
+    )  # fmt: skip
+
+
+def test_power_is_the_mean_of_what_every_gpu_told():
+    ranks = [rank_report(0, gpu=gpu(100.0)), rank_report(1, gpu=gpu(300.0))]
+    row = record(run_result(ranks=ranks, environment=environment(unavailable={})))
+    assert row["power_w_per_gpu"] == 200.0
+    assert row["tokens_per_joule"] == pytest.approx(row["words_per_second_per_gpu"] / 200.0)
+
+
+def test_power_that_one_gpu_does_not_tell_is_null_with_the_reason():
+    ranks = [rank_report(0, gpu=gpu(None, "denied")), rank_report(1, gpu=gpu(300.0))]
+    missing = {"power_w_per_gpu": "denied", "tokens_per_joule": "denied"}
+    row = record(run_result(ranks=ranks, environment=environment(unavailable=missing)))
+    assert (row["power_w_per_gpu"], row["tokens_per_joule"]) == (None, None)
+    assert reason_for(row, "power_w_per_gpu") == "denied"
+
+
+def test_what_a_profiler_did_not_see_is_null_not_zero():
+    missing = dict.fromkeys(("compute_s", "exposed_fraction"), "no CUPTI")
+    row = record(run_result(environment=environment(unavailable=missing)))
+    assert (row["compute_s"], row["exposed_fraction"]) == (None, None)
+    assert reason_for(row, "exposed_fraction") == "no CUPTI"
 
 
 def test_one_kept_iteration_has_no_spread():

@@ -203,6 +203,18 @@ def test_records_of_the_runs_that_are_wanted_pass():
     assert require_runs(frame, _runs(frame) | {"another": "other hardware"}, "here").equals(frame)
 
 
+def test_measured_records_of_some_runs_pass_where_they_are_measured_as_time_allows():
+    frame = pl.DataFrame(records(2), schema=SCHEMA).with_columns(provenance=pl.lit("measured"))
+    more = _runs(frame) | {"another": frame["hardware"][0]}
+    assert require_runs(frame, more, "here", partly=True).equals(frame)
+    with pytest.raises(UserError, match=r"1 of its runs are missing \(such as another\)"):
+        require_runs(frame.with_columns(provenance=pl.lit("predicted")), more, "here", partly=True)
+    with pytest.raises(UserError, match="2 of runs that the sweep does not have"):
+        require_runs(frame, {"another": frame["hardware"][0]}, "here", partly=True)
+    with pytest.raises(UserError, match="there are none"):
+        require_runs(frame.clear(), more, "here", partly=True)
+
+
 def test_records_of_other_runs_are_refused():
     frame = pl.DataFrame(records(3), schema=SCHEMA)
     first, *strangers = sorted(frame["run_id"])

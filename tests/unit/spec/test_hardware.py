@@ -5,7 +5,7 @@ import yaml
 
 from scaling_study.errors import UserError
 from scaling_study.spec import Config, Precision, Sourced
-from scaling_study.spec.hardware import Hardware
+from scaling_study.spec.hardware import Hardware, hardware_of_device
 from tests.unit.samples import CONFIG, ROOT
 
 HARDWARE = CONFIG.catalogue.hardware
@@ -122,3 +122,35 @@ def test_a_bad_variant_is_refused(variant, where, what, tmp_path):
         _ = _write(tmp_path, base=BASE, variant=variant).catalogue
     assert where in caught.value.where
     assert what in str(caught.value)
+
+
+def test_every_part_that_exists_is_found_by_its_exact_name_and_by_no_other():
+    named = {name: hardware for hardware in HARDWARE.values() for name in hardware.device_names}
+    assert set(named) == {
+        "Tesla V100-SXM2-32GB", "Tesla V100-SXM2-16GB", "NVIDIA A100-SXM4-80GB", "NVIDIA A100-SXM4-40GB",
+        "NVIDIA H100 80GB HBM3", "NVIDIA H200",
+    }  # fmt: skip
+    for name, hardware in named.items():
+        assert hardware_of_device(name, HARDWARE) is hardware
+        assert hardware.part == name
+        for other in (name.lower(), f" {name}", name[:-1], f"{name} MIG 1g.10gb"):
+            with pytest.raises(UserError, match="is not known, so its peak is not"):
+                hardware_of_device(other, HARDWARE)
+
+
+def test_a_variant_has_no_name_of_its_base(tmp_path):
+    base = BASE.replace("gpus_per_node: 8", "gpus_per_node: 8, part: p, device_names: [p]")
+    found = _write(tmp_path, base=base, variant="{based_on: base, title: variant}").catalogue.hardware
+    assert (found["base"].device_names, found["variant"].device_names) == (("p",), ())
+    assert found["variant"].part == "p"
+
+
+@pytest.mark.parametrize(("name", "base", "memory"), [("v100-16gb", "v100", 16), ("a100-40gb", "a100", 40)])
+def test_smaller_parts_differ_in_memory_alone(name, base, memory):
+    assert HARDWARE[name].memory_gib.value == memory
+    assert HARDWARE[name].peak_tflops == HARDWARE[base].peak_tflops
+
+
+def test_the_share_that_a_power_sensor_samples_is_of_those_that_were_measured():
+    shares = {name: one.power_sampling_share for name, one in HARDWARE.items() if one.power_sampling_share}
+    assert {name: share.value for name, share in shares.items() if "-" not in name} == {"a100": 0.25, "h100": 0.25}

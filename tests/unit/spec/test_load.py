@@ -214,14 +214,22 @@ def test_a_mistake_in_a_platform_or_a_data_set_is_named(kind, content, what, tmp
 @pytest.mark.parametrize(
     ("read", "name", "message"),
     [
-        (Config.study, "papr", r"config/studies: there is no papr\.yaml\. Did you mean 'paper'\? Known: mini, paper\."),
+        (
+            Config.study,
+            "papr",
+            r"config/studies: there is no papr\.yaml\. Did you mean 'paper'\? Known: .*mini, paper\.",
+        ),
         (
             Config.platform,
             "locl",
             r"config/platforms: there is no locl\.yaml\. Did you mean 'local'\? Known: .*local.*\.",
         ),
-        (Config.dataset, "x", r"config/data: there is no x\.yaml\. Known: synthetic, wikipedia-stackexchange\."),
-        (Config.study, "../studies/paper", r"there is no paper\.yaml\. .*Known: mini, paper\."),
+        (
+            Config.dataset,
+            "x",
+            r"config/data: there is no x\.yaml\. Known: random, synthetic, wikipedia-stackexchange\.",
+        ),
+        (Config.study, "../studies/paper", r"there is no paper\.yaml\. .*Known: .*mini, paper\."),
     ],
 )
 def test_an_unknown_name_lists_what_there_is(read, name, message):

@@ -108,6 +108,19 @@ def test_every_feasible_layout_drops_impossible_points():
     assert _layouts(text) == [(2, 4, 1, 1), (2, 2, 1, 2)]
 
 
+def test_a_part_of_a_node_may_be_asked_for():
+    text = "part_of_node: true, base: {nodes: 1, dp: 1, global_batch: 2}"
+    assert _layouts(f"{{{text}}}", {**BASE, "local_batch": 2}) == [(1, 1, 1, 1)]
+    (run,) = _expand("{part_of_node: true, base: {nodes: 1, dp: 1}, product: {tp: [1]}}")
+    assert run.global_batch == 2  # a local batch is of the ranks, not of the node
+    with pytest.raises(UserError, match=r"dp\*tp\*pp \(4\*1\*1 = 4\) is not the number of GPUs"):
+        _expand("{part_of_node: true, base: {nodes: 1, dp: 4}}")
+    with pytest.raises(UserError, match=r"dp\*tp\*pp \(2\*1\*1 = 2\) is not the number of GPUs \(2 nodes of 2 = 4\)"):
+        _expand("{part_of_node: true, base: {nodes: 2, dp: 2}}")
+    with pytest.raises(UserError, match="is not the number of GPUs"):
+        _expand("{base: {nodes: 1, dp: 1}}")
+
+
 def test_duplicates_are_merged_and_keep_the_first_place():
     assert _layouts("product: {nodes: [2, 1, 2], sequence_length: [16, 16]}") == [(2, 4, 1, 1), (1, 2, 1, 1)]
 

@@ -28,10 +28,10 @@ RUN = training_run()
 
 def test_the_first_run_of_other_hardware_is_named():
     others = [training_run(hardware="gpu", repeat=repeat) for repeat in range(2)]
-    check_hardware([RUN], PLATFORM)
+    check_hardware([RUN], PLATFORM, PART)
     said = rf"platform it, which measures part only: {run_id(others[0])} needs gpu\. Choose"
     with pytest.raises(UserError, match=said):
-        check_hardware([RUN, *others], PLATFORM)
+        check_hardware([RUN, *others], PLATFORM, PART)
 
 
 def test_a_folder_that_can_be_written_is_made_and_left_empty(tmp_path):

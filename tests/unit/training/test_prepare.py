@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from scaling_study.errors import UserError, write_atomically
-from scaling_study.spec import SourceCount, TokenManifest
+from scaling_study.spec import Dataset, DataSource, SourceCount, TokenManifest
 from scaling_study.submit import prepared
 from scaling_study.training import parts, prepare
 from scaling_study.training.mixture import Mixture
@@ -92,6 +92,26 @@ def test_tokens_decode_back_to_the_documents_of_the_mixture(texts, whole, tmp_pa
     for name in ("articles", "threads"):
         mine = [len(piece) for piece, (source, _) in zip(pieces, expected, strict=True) if source == name]
         assert manifest.sources[name] == SourceCount(documents=len(mine), tokens=sum(mine))
+
+
+def test_random_tokens_are_the_same_everywhere_and_fill_the_vocabulary(tmp_path):
+    dataset = Dataset(name="r", title="t", source=DataSource.RANDOM, tokens=20_001, vocabulary=512, seed=3)
+    manifest = prepare.prepare(dataset, tmp_path)
+    tokens = np.fromfile(tmp_path / "r.bin", dtype=np.uint16)
+    assert (len(tokens), manifest.tokens, tokens.min(), tokens.max()) == (20_001, 20_001, 0, 511)
+    assert manifest.sha256 == "c813b39460cc39d86782b46cbd62977bf6c575cb3f8777624d0c8c3547b22753"
+    assert prepared(dataset, tmp_path, [], CONFIG.catalogue) == manifest
+    assert {path.name for path in tmp_path.iterdir()} == {"r.bin", "r.json", "r.tokenizer.json"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [({}, "needs `tokens`"), ({"tokens": 9, "documents": 2}, "has no `documents`"),
+     ({"tokens": 9, "vocabulary_documents": 2}, "has no `vocabulary_documents`")],
+)  # fmt: skip
+def test_random_tokens_have_a_number_and_no_documents(fields, message):
+    with pytest.raises(ValueError, match=f"of source 'random' {message}"):
+        Dataset(name="r", title="t", source=DataSource.RANDOM, **fields)
 
 
 def test_the_vocabulary_is_exactly_as_large_as_asked(whole):

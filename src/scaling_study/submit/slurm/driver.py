@@ -116,7 +116,7 @@ class SlurmDriver:
         Raises:
             UserError: says which.
         """
-        check_hardware(runs, self.platform)
+        check_hardware(runs, self.platform, self.catalogue.hardware[self.platform.hardware])
         for run in runs:
             reason = cannot_hold(run, self.platform, self._hardware(run), self.expected_s.get(run_id(run)))
             if reason:
@@ -491,6 +491,7 @@ class SlurmDriver:
             code_version=code_version(),
             code_digest=code_digest(),
             threads_per_rank=self.platform.threads_per_rank,
+            gpu=self._hardware(run) if self._hardware(run).device_names else None,
             first_step_limit_s=self.platform.first_iteration_limit_s,
             step_limit_s=self._step_limit_s(run),
         )
