@@ -81,12 +81,14 @@ def judged_by(config: Config, paths: Sequence[Path]) -> list[Judged]:
 
 
 def evidence_of(config: Config, paths: Sequence[Path]) -> Evidence:
-    """The records of files and folders, by where they come from; the name of a file is that of its sweep.
+    """The records of files and folders, by where they come from; a file's name is that of its sweep.
+
+    Files at `<study>/<platform>/` of studies that claims keep apart are passed over.
 
     Raises:
         UserError: a file is missing or damaged, or there is none.
     """
-    files = parquet_files(paths)
+    files = [path for path in parquet_files(paths) if not set(path.parts[-3:-2]) & set(config.claims.apart)]
     records = [(path.stem, read_records(path)) for path in files if path.parent.name != _MODEL]
     tables = {path.stem: path for path in files if path.parent.name == _MODEL}
     executors = {name: platform.executor for name, platform in config.platforms.items()}

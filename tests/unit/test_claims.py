@@ -80,3 +80,16 @@ def test_people_see_what_holds_what_does_not_and_why(capsys, monkeypatch) -> Non
     assert "expected \N{MINUS SIGN}37.22% ± 5 points, which would need slowdown of computation" in said
     assert "- coordination-table, predicted, not testable here: there are no records of coordination." in said
     assert "No constant of the model is fitted on a claim" in said
+
+
+def test_a_study_of_something_else_is_kept_apart(tmp_path) -> None:
+    for name in ("paper", "gpu-check"):
+        source = CACHE / name / "predict" / "context_length.parquet"
+        (tmp_path / name / "predict").mkdir(parents=True)
+        (tmp_path / name / "predict" / source.name).write_bytes(source.read_bytes())
+    alone = verb.evidence_of(CONFIG, [tmp_path / "paper"])
+    assert (
+        verb.evidence_of(CONFIG, [tmp_path])
+        .frames[Place.MODEL]["context_length"]
+        .equals(alone.frames[Place.MODEL]["context_length"])
+    )

@@ -321,7 +321,12 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Claims(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Every claim by its id."""
+    """Every claim by its id.
+
+    Attributes:
+        apart: studies whose sweeps share names with those that claims are about, and are of something else.
+    """
 
     title: str
+    apart: tuple[str, ...] = ()
     claims: dict[str, Claim]

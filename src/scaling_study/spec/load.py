@@ -133,7 +133,7 @@ class Config:
         known = {sweep for name in self._names("studies") for sweep in self.study(name).sweeps}
         whole = _converted(content, _Outline, str(self.claims_file))
         claims = {name: self._claim(name, claim, known) for name, claim in whole.claims.items()}
-        return Claims(title=whole.title, claims=claims)
+        return Claims(title=whole.title, apart=whole.apart, claims=claims)
 
     def _claim(self, name: str, content: dict[str, Any], sweeps: set[str]) -> Claim:
         """One claim; an error names it."""
@@ -198,10 +198,11 @@ class Config:
         return {**base, **content, "sources": {**sources[0], **sources[1]}}
 
 
-class _Outline(msgspec.Struct, forbid_unknown_fields=True):
+class _Outline(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """The file of claims, before each of them is looked at."""
 
     title: str
+    apart: tuple[str, ...] = ()
     claims: dict[Annotated[str, Meta(pattern="^[a-z0-9-]+$")], dict[str, Any]]
 
 
