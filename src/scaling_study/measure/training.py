@@ -13,6 +13,7 @@ import torch
 
 from scaling_study.measure.failures import NotFiniteError
 from scaling_study.measure.machine import PeakMemory, cpu_name
+from scaling_study.measure.observer import Observer, observer_of, watched_backend
 from scaling_study.measure.profile import profile_iterations
 from scaling_study.measure.report import Measurement, environment
 from scaling_study.processes import available_cores
@@ -39,8 +40,12 @@ def measure_training(
     assert model is not None
     tokens = TokenFile(Path(assignment.data_folder), run.protocol.data)
     memory = PeakMemory()
-    loop = _Loop(Trainer(run, model, torch.device("cpu")), tokens, memory, step)
+    trainer = Trainer(run, model, torch.device("cpu"), watched_backend(run))
+    observer = observer_of(run, trainer.mesh)
+    loop = _Loop(trainer, tokens, memory, step, observer)
     iteration_ns = [loop.timed(iteration) for iteration in range(run.protocol.iterations)]
+    arrivals = observer.finish(socket.gethostname(), rank) if observer else None
+    loop.observer = None
     peak_gib, losses = memory.gib(), loop.losses.copy()
     window = range(run.protocol.iterations, run.protocol.iterations + run.protocol.profiled_iterations)
     trace = profile_iterations(loop.timed, window, loop.trainer.mesh, files.trace(rank), rank)
@@ -68,14 +73,21 @@ def measure_training(
         data_source=tokens.manifest.dataset.source,
         data_sha256=tokens.manifest.sha256,
     )
-    return Measurement(report=report, environment=used)
+    return Measurement(report=report, environment=used, arrivals=arrivals)
 
 
 class _Loop:
     """Iterations of a trainer, each timed, its loss checked, its end told outside the timed part."""
 
-    def __init__(self, trainer: Trainer, tokens: TokenFile, memory: PeakMemory, step: Callable[[int], None]) -> None:
-        self.trainer, self.tokens, self.memory, self.step = trainer, tokens, memory, step
+    def __init__(
+        self,
+        trainer: Trainer,
+        tokens: TokenFile,
+        memory: PeakMemory,
+        step: Callable[[int], None],
+        observer: Observer | None,
+    ) -> None:
+        self.trainer, self.tokens, self.memory, self.step, self.observer = trainer, tokens, memory, step, observer
         self.losses: list[float] = []
 
     def timed(self, iteration: int, around: AbstractContextManager[object] | None = None) -> int:
@@ -85,10 +97,12 @@ class _Loop:
             around: a context that is entered for just what is timed.
         """
         tokens_BT, target_BT = self.tokens.batch(self.trainer.run, iteration, self.trainer.replica)
+        watched = self.observer.watching(iteration) if self.observer else nullcontext()
         with around or nullcontext():
             start_ns = time.perf_counter_ns()
-            loss = self.trainer.step(tokens_BT, target_BT)
-            value = None if loss is None else loss.item()
+            with watched:
+                loss = self.trainer.step(tokens_BT, target_BT)
+                value = None if loss is None else loss.item()
             duration_ns = time.perf_counter_ns() - start_ns
         if value is not None:
             if not math.isfinite(value):
