@@ -122,7 +122,7 @@ def promote_records(config: Config, study: Study, platform_name: str, results_fo
     target = results_folder / "cached" / study.name / platform_name
     for path in paths:  # all are checked before the first is copied
         require_runs(read_records(path), _run_ids(config, study, path.stem), str(path))
-    others = _other_inputs(study, results_folder) if platform_name == PREDICT else []
+    others = _other_inputs(study, results_folder) if platform_name == PREDICT else _observed(study, source)
     copies = {path: target / path.name for path in paths}
     copies |= {path: results_folder / "cached" / path.relative_to(results_folder) for path in others}
     for path, copy in copies.items():
@@ -149,6 +149,12 @@ def _other_inputs(study: Study, results_folder: Path) -> list[Path]:
     asked = {request.of for request in requests}
     tables = [results_folder / study.name / "model" / f"{name}.parquet" for name in MODEL_TABLES if name in asked]
     return [*found, *tables]
+
+
+def _observed(study: Study, source: Path) -> list[Path]:
+    """What figures of synchronisations are drawn from."""
+    asked = any(request.of == "synchronisation" for request in study.figures.values())
+    return [source / "observed" / "coordination.parquet"] if asked else []
 
 
 def _run_ids(config: Config, study: Study, sweep: str) -> dict[str, str]:

@@ -164,13 +164,9 @@ def table(config: Config, study_name: str, table_name: str, record_files: tuple[
     Example: scaling-study table mini layouts results/cached/mini/local/model_parallel.parquet
     --output figures/mini
     """
-    from scaling_study.campaign import records_of_sweep
-    from scaling_study.present.tables import make_table, write_table
+    from scaling_study.drawing import tabulate
 
-    study = config.study(study_name)
-    sweep = study.table(table_name).sweep
-    records = records_of_sweep(config, study, sweep, record_files) if sweep and record_files else None
-    write_table(make_table(study, table_name, records, config.catalogue), output, table_name)
+    tabulate(config, config.study(study_name), table_name, record_files, output)
 
 
 @cli.command()
@@ -191,6 +187,26 @@ def paper(
     from scaling_study.drawing import build
 
     build(config, record_files, tables, figures_folder, output)
+
+
+@cli.command()
+@click.argument("study_name", metavar="STUDY")
+@click.argument("sweep_name", metavar="SWEEP")
+@click.option("--platform", "platform_name", required=True, help="Whose run store.")
+@click.option("--output", type=click.Path(path_type=Path), required=True, help="The table, as parquet.")
+@_results
+@click.pass_obj
+def observed(
+    config: Config, study_name: str, sweep_name: str, platform_name: str, output: Path, results_folder: Path
+) -> None:
+    """What the ranks of a measured SWEEP observed of their synchronisations: skew, waiting, lost time by cause.
+
+    Example: scaling-study observed mini coordination --platform local
+    --output results/mini/local/observed/coordination.parquet
+    """
+    from scaling_study.observed import write_observed
+
+    write_observed(config, study_name, sweep_name, platform_name, output, results_folder)
 
 
 @cli.command()
@@ -383,6 +399,21 @@ def sensitivity(config: Config, study_name: str, output: Path | None) -> None:
     from scaling_study.forecast import run_sensitivity
 
     run_sensitivity(config, study_name, output)
+
+
+@cli.command()
+@click.argument("study_name", metavar="STUDY")
+@click.argument("sweep_name", metavar="SWEEP")
+@click.option("--output", type=click.Path(path_type=Path), help="The table, as parquet.")
+@click.pass_obj
+def fabric(config: Config, study_name: str, sweep_name: str, output: Path | None) -> None:
+    """What pacing is predicted to change in SWEEP of STUDY, on several fabrics, by Monte Carlo.
+
+    Example: scaling-study fabric paper coordination
+    """
+    from scaling_study.forecast import run_fabric
+
+    run_fabric(config, study_name, sweep_name, output)
 
 
 @cli.command()

@@ -20,6 +20,7 @@ import msgspec
 from scaling_study.errors import UserError, explain_os_error
 from scaling_study.recordfile import SCHEMA_VERSION, is_damaged
 from scaling_study.spec import (
+    DEFINITIONS,
     MODEL_TABLES,
     PREDICT,
     Config,
@@ -34,6 +35,8 @@ from scaling_study.spec import (
 )
 
 PAPER, PAPER_STUDIES = "paper/paper.pdf", ("mini", "paper")
+#: What a figure shows of synchronisations.
+OBSERVED = "synchronisation"
 SOURCES = ("measure", "cached")
 FIGURE_SUFFIXES = (".svg", ".png", ".vl.json")
 
@@ -154,6 +157,8 @@ class Plan:
     def _drawn_from(self, study: str, request: FigureRequest) -> list[str]:
         if request.of in MODEL_TABLES:
             return [self._model_table(study, str(request.of))]
+        if request.of == OBSERVED:
+            return [self._observed(study)]
         return self._sweep_records(study, request.sweep) if request.sweep else []
 
     def _sweep_records(self, study: str, sweep: str) -> list[str]:
@@ -173,6 +178,10 @@ class Plan:
         """A table of the performance model: of its errors, or of what a prediction hangs on."""
         return f"{self.place}/{study}/model/{name}.parquet"
 
+    def _observed(self, study: str) -> str:
+        """What the ranks of a study's platform observed."""
+        return f"{self.place}/{study}/{self.platforms[study]}/observed/coordination.parquet"
+
     def figure_timelines(self, wildcards: Wildcards) -> list[str]:
         """The timelines that a figure shows."""
         return self._timelines(wildcards.study, self.studies[wildcards.study].figures[wildcards.figure])
@@ -190,8 +199,10 @@ class Plan:
 
     def table_records(self, wildcards: Wildcards) -> list[str]:
         """The record files that a table is made of; none for one of definitions alone."""
-        sweep = self.studies[wildcards.study].tables[wildcards.table].sweep
-        return self._sweep_records(wildcards.study, sweep) if sweep else []
+        request = self.studies[wildcards.study].tables[wildcards.table]
+        if request.of is not None:
+            return [self._model_table(wildcards.study, request.of)]
+        return self._sweep_records(wildcards.study, request.sweep) if request.sweep else []
 
     def table_definitions(self, wildcards: Wildcards) -> list[str]:
         """The configuration files that a table of definitions alone is made of; none for one of records."""
@@ -202,7 +213,7 @@ class Plan:
         return self._definitions_of([table for study in self._reported() for table in study.tables.values()])
 
     def _definitions_of(self, requests: Iterable[FigureRequest | TableRequest]) -> list[str]:
-        alone = any(one.sweep is None and getattr(one, "of", None) not in MODEL_TABLES for one in requests)
+        alone = any(one.sweep is None and one.of in (None, *DEFINITIONS) for one in requests)
         return [str(path) for path in self.config.definition_files()] if alone else []
 
     @property
@@ -241,11 +252,14 @@ class Plan:
     def model_inputs(self) -> list[str]:
         """The code of the performance model and the tables that it reads; a change of one predicts anew."""
         package = Path(__file__).parent
-        code = [
-            path for room in ("predict", "roofline", "timeline", "records") for path in (package / room).glob("*.py")
-        ]
+        rooms = ("predict", "roofline", "timeline", "records", "synchronisation")
+        code = [path for room in rooms for path in (package / room).glob("*.py")]
         tables = [path for path in (self.config.root / "calibration").glob("*.*") if path.suffix in (".yaml", ".csv")]
         return sorted(str(path) for path in [*code, *tables])
+
+    def printed_table(self) -> str:
+        """What a source prints of pacing."""
+        return str(self.config.root / "reported" / "wsf-table1.csv")
 
     def paper_sources(self) -> list[str]:
         """The paper's own files."""
@@ -269,7 +283,8 @@ class Plan:
         requests = [(study.name, request) for study in self.studies.values() for request in study.figures.values()]
         timelines = [path for study, request in requests for path in self._timelines(study, request)]
         tables = [path for study in self.studies.values() for path in self._model_tables(study)]
-        return [*dict.fromkeys(timelines), *tables]
+        observed = [self._observed(study) for study, request in requests if request.of == OBSERVED]
+        return [*dict.fromkeys(timelines), *tables, *dict.fromkeys(observed)]
 
     def made(self) -> list[str]:
         """What a person finds where, after the workflow has ended well."""

@@ -9,6 +9,7 @@ observed yet.
 from __future__ import annotations
 
 import contextlib
+import statistics
 import time
 from collections.abc import Iterator
 
@@ -119,7 +120,7 @@ class Observer:
     def hold(self, call: _Call) -> None:
         """Hold this rank back before a gradient synchronisation, as long as its controller says."""
         self._mine.append(call.arrived + self.offset_ns)
-        hold_s = self._controller.hold_s if self._controller else 0.0
+        hold_s = float(self._controller.hold_s) if self._controller else 0.0
         if hold_s > 0:
             time.sleep(hold_s)
             call.held = _now() - call.arrived
@@ -144,7 +145,8 @@ class Observer:
         *last, iteration_ns = content.tolist()
         if self._controller is None:
             self._controller = PacingController(len(mine), self._settings)
-        self._controller.observe([(a - b) / 1e9 for a, b in zip(last, mine, strict=True)], iteration_ns / 1e9)
+        slack_ns = [others - own for others, own in zip(last, mine, strict=True)]
+        self._controller.observe(statistics.fmean(slack_ns or [0]) / 1e9, iteration_ns / 1e9)
 
     def finish(self, host: str, rank: int) -> RankArrivals:
         """Stop watching, and say what was seen."""

@@ -52,7 +52,7 @@ def build_paper(
         build, own = paper_folder / BUILD / study.name, frames[study.name]
         write_atomically(build / "numbers.json", as_json(paper_numbers(study, own, tables)))
         for name, request in sorted(study.tables.items()):
-            records = own[request.sweep] if request.sweep else None
+            records = own[request.sweep] if request.sweep else tables.get(request.of or "")
             write_table(make_table(study, name, records, catalogue), build, name)
     write_atomically(output, compile_pdf(figures_folder.resolve(), paper_folder.resolve()))
     return output

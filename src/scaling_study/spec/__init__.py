@@ -34,6 +34,7 @@ from scaling_study.spec.runs import (
     violations,
 )
 from scaling_study.spec.studies import (
+    DEFINITIONS,
     MODEL_TABLES,
     Catalogue,
     FigureRequest,
@@ -63,6 +64,7 @@ from scaling_study.spec.words import (
 )
 
 __all__ = [
+    "DEFINITIONS",
     "MODEL_TABLES",
     "PREDICT",
     "ActivationCheckpointing",

@@ -29,7 +29,9 @@ Status = Annotated[str, Meta(pattern="^(ready|planned)$")]
 Points = dict[str, list[Any]]
 _COUNTS = ("nodes", "dp", "tp", "pp", "gpus", "model_parallel", "local_batch", "global_batch")
 #: What a figure shows of the performance model itself; each a table under `results/<study>/model/`.
-MODEL_TABLES = ("validation", "sensitivity")
+MODEL_TABLES = ("validation", "sensitivity", "fabric")
+#: What a figure shows that needs no file of results.
+DEFINITIONS = ("hardware", "system")
 T = TypeVar("T")
 
 
@@ -64,15 +66,16 @@ class FigureRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     Attributes:
         sweep: whose records; None where it shows something else.
-        of: that: `hardware`, as its files have it; `validation`, the performance model against public measurements
-            that it was not fitted on; `sensitivity`, what its predictions hang on.
+        of: that: `hardware`, as its files have it; `system`, a drawing of this one; `validation`, the performance
+            model against public measurements that it was not fitted on; `sensitivity`, what its predictions hang on;
+            `fabric`, what pacing is predicted to change; `synchronisation`, what the study's platform observed.
         draw: the module that draws it, if it is not named after the figure.
         where: values that columns of the records must have, such as `{hardware: a100}`, where a sweep has several.
         timelines: ids of runs of the sweep whose predicted timelines it shows beside the records.
     """
 
     sweep: str | None = None
-    of: Literal["hardware", "validation", "sensitivity"] | None = None
+    of: Literal["hardware", "system", "validation", "sensitivity", "fabric", "synchronisation"] | None = None
     draw: str | None = None
     where: dict[str, str | int] = {}
     timelines: tuple[Annotated[str, Meta(pattern="^[A-Za-z0-9_.-]+$")], ...] = ()
@@ -85,9 +88,14 @@ class FigureRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class TableRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A table of a study: of a sweep's records, or of definitions alone, where `sweep` is None."""
+    """A table of a study: of a sweep's records, or of definitions alone, where `sweep` is None.
+
+    Attributes:
+        of: a table of the performance model that it is made of instead.
+    """
 
     sweep: str | None = None
+    of: Literal["fabric"] | None = None
 
 
 class ReportedPoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

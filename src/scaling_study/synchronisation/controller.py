@@ -35,8 +35,13 @@ from collections.abc import Sequence
 from enum import StrEnum
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from scaling_study.spec.synchronisation import Verdict
+
+#: Of one rank, or of many that share their trials: then one controller stands for all of them.
+Seconds = float | NDArray[np.float64]
 
 
 class PacingSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +86,7 @@ class Phase(StrEnum):
 
 
 class PacingController:
-    """The controller of one rank.
+    """The controller of one rank, or in a simulation of many.
 
     Args:
         synchronisations: held ones of an iteration.
@@ -91,7 +96,9 @@ class PacingController:
     def __init__(self, synchronisations: int, settings: PacingSettings | None = None) -> None:
         self.settings = settings or PacingSettings()
         self.synchronisations = max(1, synchronisations)
-        self.slack_s = self.deviation_s = self._wanted_s = 0.0
+        self.slack_s: Seconds = 0.0
+        self.deviation_s: Seconds = 0.0
+        self._wanted_s: Seconds = 0.0
         self.phase = Phase.WITHOUT
         self.verdicts: list[Verdict] = []
         self._iteration = self._in_phase = 0
@@ -105,9 +112,9 @@ class PacingController:
         return self.phase in (Phase.WITH, Phase.KEPT)
 
     @property
-    def hold_s(self) -> float:
+    def hold_s(self) -> Seconds:
         """The delay before each synchronisation of the next iteration; 0 where it is not paced."""
-        return min(self._wanted_s, self.limit_s) if self.paced else 0.0
+        return np.minimum(self._wanted_s, self.limit_s) if self.paced else 0.0
 
     @property
     def limit_s(self) -> float:
@@ -116,25 +123,21 @@ class PacingController:
             return 0.0
         return self.settings.bound * self._reference_s / self.synchronisations
 
-    def observe(self, slack_s: Sequence[float], iteration_s: float) -> None:
+    def observe(self, slack_s: Seconds, iteration_s: float) -> None:
         """Take in an iteration.
 
         Args:
-            slack_s: by how much this rank came before the last one at each held synchronisation, holds of both not
-                counted; none is negative.
+            slack_s: by how much this rank came before the last one, mean over held synchronisations, holds of both
+                not counted; never negative.
             iteration_s: of the slowest rank.
         """
         self._iteration += 1
         self._count(iteration_s)
-        if slack_s:
-            self._follow(statistics.fmean(slack_s))
-
-    def _follow(self, slack_s: float) -> None:
         gain = self.settings.gain
-        self.deviation_s += gain * (abs(slack_s - self.slack_s) - self.deviation_s)
-        self.slack_s += gain * (slack_s - self.slack_s)
-        target_s = min(max(self.slack_s - self.settings.margin * self.deviation_s, 0.0), self.limit_s)
-        self._wanted_s += gain * (target_s - self._wanted_s)
+        self.deviation_s = self.deviation_s + gain * (np.abs(slack_s - self.slack_s) - self.deviation_s)
+        self.slack_s = self.slack_s + gain * (slack_s - self.slack_s)
+        target_s = np.clip(self.slack_s - self.settings.margin * self.deviation_s, 0.0, self.limit_s)
+        self._wanted_s = self._wanted_s + gain * (target_s - self._wanted_s)
 
     def _count(self, iteration_s: float) -> None:
         """Iteration times decide what comes next."""

@@ -13,6 +13,7 @@ import polars as pl
 
 from scaling_study.errors import UserError
 from scaling_study.present.context import FigureContext, context_for
+from scaling_study.present.coordination import controller_rows
 from scaling_study.present.rows import selected
 from scaling_study.present.tables import hardware_rows
 from scaling_study.spec import Catalogue, Study
@@ -39,6 +40,11 @@ MODULES = {
     "hst-14": "hst_14",
     "hst-fabric": "hst_fabric",
     "sensitivity": "sensitivity",
+    "wsf-01": "wsf_01",
+    "wsf-02": "wsf_02",
+    "wsf-03": "wsf_03",
+    "wsf-05": "wsf_05",
+    "wsf-fabric": "wsf_fabric",
 }
 
 
@@ -91,6 +97,8 @@ def draw_figure(
     module = figure_module(request.draw or name)
     if request.of == "hardware":
         records = hardware_rows(catalogue)
+    elif request.of == "system":
+        records = controller_rows()
     assert records is not None
     drawn = selected(records, request.where, f"study {study.name}, figure {name}")
     if drawn.is_empty():
