@@ -18,7 +18,7 @@ LAYERS = (
     ("training step", "Llama-2, AdamW; unchanged", GREEN, False),
     ("FSDP2, tensor and pipeline parallelism", "PyTorch's own; unchanged", GREEN, False),
     ("watched process group", "tells of every call, passes it on", VERMILLION, True),
-    ("gloo or NCCL", "the real process group", BLUE, False),
+    ("gloo", "the real process group", BLUE, False),
 )
 WIDE, HIGH, STEP, LEFT, RIGHT = 172.0, 24.0, 32.0, 2.0, 322.0
 MIDDLE = (202.0, 92.0)

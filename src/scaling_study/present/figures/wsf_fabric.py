@@ -31,7 +31,7 @@ def draw(records: pl.DataFrame, context: FigureContext) -> alt.TopLevelMixin:
     found = records.with_columns(outcome=pl.lit(Outcome.OK.value))
     above = alt.hconcat(*_predictions(found), spacing=22, bounds="flush")
     below = alt.hconcat(*_scan(found), spacing=110, bounds="flush")
-    body = alt.vconcat(above, below, spacing=52, bounds="flush")
+    body = alt.vconcat(above, below, spacing=24)
     closest = found.filter(pl.col("closest")).row(0, named=True)
     seeds = found.filter(kind="prediction")["seeds"].max()
     note = NOTE.format(
