@@ -12,6 +12,7 @@ import numpy as np
 from scaling_study.spec import Axis
 from scaling_study.spec.synchronisation import Synchronisation, Verdict
 from scaling_study.synchronisation.arrivals import GroupArrivals, last_ranks, sample_of, skew_of_axis
+from scaling_study.synchronisation.controller import EXCHANGE_EVERY
 
 Columns = dict[str, list[int]]
 
@@ -51,13 +52,20 @@ def synchronisation_of(everyone: Sequence[RankArrivals], discard: int) -> Synchr
     return Synchronisation(
         axes=[skew_of_axis(found) for found in groups.values()],
         last=[one for found in groups.values() for one in last_ranks(found)],
-        overhead=max(statistics.median(own / whole for own, whole in one.spent_ns[discard:]) for one in everyone),
+        overhead=max(_overhead(one.spent_ns[discard:]) for one in everyone),
         clock_error_s=2 * max(one.clock_error_ns for one in everyone) / 1e9,
         held_s=statistics.fmean(float(values.mean()) for values in held) if held else 0.0,
         held_s_largest=max((float(values.max()) for values in held), default=0.0),
         verdicts=everyone[0].verdicts,
         sample=sample_of(*sampled) if sampled else None,
     )
+
+
+def _overhead(spent_ns: Sequence[tuple[int, int]]) -> float:
+    """Time inside the observer over iteration time: the median over windows, each of which holds one exchange."""
+    windows = [spent_ns[start : start + EXCHANGE_EVERY] for start in range(0, len(spent_ns), EXCHANGE_EVERY)]
+    whole = [one for one in windows if len(one) == EXCHANGE_EVERY] or windows
+    return statistics.median(sum(own for own, _ in one) / sum(taken for _, taken in one) for one in whole)
 
 
 def _groups(everyone: Sequence[RankArrivals], axis: str, discard: int) -> list[tuple[GroupArrivals, list[int]]]:

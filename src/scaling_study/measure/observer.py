@@ -1,9 +1,9 @@
 """Synchronisation under observation, on this rank: when it arrives at every collective of the mesh, and what it did.
 
-The observer reads clocks and appends to lists; nothing is sent, but one maximum an iteration where ranks are paced, and
-that is read an iteration later, when it has long arrived. Its own time is counted, so that a run says what it cost. On
-a CPU a rank arrives when it calls; on a GPU the host would call long before the device arrives, so runs there are not
-observed yet.
+The observer reads clocks and appends to lists; nothing is sent, but a few maxima every few iterations where ranks are
+paced, and these are read when the next are sent and they have long arrived. Its own time is counted, so that a run
+says what it cost. On a CPU a rank arrives when it calls; on a GPU the host would call long before the device arrives,
+so runs there are not observed yet.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import contextlib
 import statistics
 import time
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -21,7 +22,7 @@ from scaling_study.measure.arrivals import Columns, RankArrivals
 from scaling_study.measure.clocks import machine, offset_to_rank_0
 from scaling_study.measure.groups import WatchedGroup, register
 from scaling_study.spec import Axis, Pacing, TrainingRun
-from scaling_study.synchronisation.controller import PacingController, PacingSettings
+from scaling_study.synchronisation.controller import EXCHANGE_EVERY, PacingController, PacingSettings
 
 _now = time.perf_counter_ns
 
@@ -33,6 +34,14 @@ class _Call:
 
     def __init__(self, iteration: int, arrived: int, own: int) -> None:
         self.iteration, self.arrived, self.own, self.held, self.done = iteration, arrived, own, 0, 0
+
+
+class _News(NamedTuple):
+    """What a rank shares of an iteration: its arrivals and the iteration's length; and whether it was paced."""
+
+    arrived: list[int]
+    iteration_ns: int
+    paced: bool
 
 
 class _Group:
@@ -77,16 +86,17 @@ class Observer:
     Args:
         mesh: of watched groups.
         pacing: constants of the controller; None where nobody holds back.
+        every: how many iterations are exchanged at once.
     """
 
-    def __init__(self, mesh: DeviceMesh, pacing: PacingSettings | None = None) -> None:
+    def __init__(self, mesh: DeviceMesh, pacing: PacingSettings | None = None, every: int = EXCHANGE_EVERY) -> None:
         self.iteration: int | None = None
         self.own_ns = self.blocked_ns = 0
         self._spent: list[tuple[int, int]] = []  # of each iteration: inside the observer, and in all
         self._used: list[tuple[int, int]] = []  # since the iteration before ended: processor time, time away from it
         self._before = self._clocks()
         self.offset_ns, self.clock_error_ns = offset_to_rank_0(machine())
-        self._settings, self._controller = pacing, None
+        self._settings, self._controller, self._paced = pacing, None, False
         self._groups: dict[Axis, _Group] = {}
         self._real: dict[Axis, WatchedGroup] = {}
         for axis in Axis:
@@ -94,8 +104,10 @@ class Observer:
             if isinstance(group, WatchedGroup) and group.size() > 1:
                 self._groups[axis], self._real[axis] = _Group(self, axis), group
                 group.watcher = self._groups[axis]
+        self._every = every
         self._mine: list[int] = []  # arrivals at held synchronisations in this iteration, on the common clock
-        self._sent: tuple[torch.Tensor, list[int], dist.Work] | None = None
+        self._unsent: list[_News] = []
+        self._sent: tuple[torch.Tensor, list[_News], dist.Work] | None = None
 
     _controller: PacingController | None
 
@@ -104,10 +116,11 @@ class Observer:
         """The iteration that goes on inside is kept; the last thing in it is the exchange of what pacing needs."""
         self.iteration, self.own_ns, start_ns = iteration, 0, _now()
         self._mine.clear()
+        self._paced = self._controller is not None and self._controller.paced
         yield
         self.iteration = None
         if self._settings is not None and Axis.DATA in self._real:
-            self._exchange(_now() - start_ns)
+            self._exchange(_News(self._mine.copy(), _now() - start_ns, self._paced))
         before, self._before = self._before, self._clocks()
         wall_ns, processor_ns, blocked_ns = (now - then for now, then in zip(self._before, before, strict=True))
         self._used.append((processor_ns, max(0, wall_ns - processor_ns - blocked_ns)))
@@ -126,15 +139,17 @@ class Observer:
             call.held = _now() - call.arrived
             self.blocked_ns += call.held
 
-    def _exchange(self, iteration_ns: int) -> None:
-        """Share the last arrivals of this iteration, and take in those of the one before."""
+    def _exchange(self, news: _News) -> None:
+        """Keep what others must know of an iteration; of several together, share it and take in the last news."""
         began_ns = _now()
-        self._take_in()
-        content = torch.tensor([*self._mine, iteration_ns], dtype=torch.int64)
-        options = dist.AllreduceOptions()
-        options.reduceOp = dist.ReduceOp.MAX
-        work = self._real[Axis.DATA].inner.allreduce([content], options)
-        self._sent = content, self._mine.copy(), work
+        self._unsent.append(news)
+        if len(self._unsent) == self._every:
+            self._take_in()
+            content = torch.tensor([value for one in self._unsent for value in (*one.arrived, one.iteration_ns)])
+            options = dist.AllreduceOptions()
+            options.reduceOp = dist.ReduceOp.MAX
+            self._sent = content, self._unsent, self._real[Axis.DATA].inner.allreduce([content], options)
+            self._unsent = []
         self.own_ns += _now() - began_ns
 
     def _take_in(self) -> None:
@@ -142,11 +157,12 @@ class Observer:
             return
         content, mine, work = self._sent
         work.wait()
-        *last, iteration_ns = content.tolist()
-        if self._controller is None:
-            self._controller = PacingController(len(mine), self._settings)
-        slack_ns = [others - own for others, own in zip(last, mine, strict=True)]
-        self._controller.observe(statistics.fmean(slack_ns or [0]) / 1e9, iteration_ns / 1e9)
+        values = iter(content.tolist())
+        for one in mine:
+            slack_ns = [next(values) - own for own in one.arrived]
+            if self._controller is None:
+                self._controller = PacingController(len(one.arrived), self._settings)
+            self._controller.observe(statistics.fmean(slack_ns or [0]) / 1e9, next(values) / 1e9, paced=one.paced)
 
     def finish(self, host: str, rank: int) -> RankArrivals:
         """Stop watching, and say what was seen."""

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from scaling_study.errors import UserError
 from scaling_study.spec.explain import explain_validation_error
 from scaling_study.spec.load import read_yaml
-from scaling_study.synchronisation.controller import PacingController, PacingSettings
+from scaling_study.synchronisation.controller import EXCHANGE_EVERY, PacingController, PacingSettings
 
 Array = NDArray[np.float64]
 Placement = Literal["packed", "scattered"]
@@ -156,6 +156,8 @@ def simulate(
     work = _work(base, chance, iterations, random)
     slowdown = _slowdown(base, chance, fabric, iterations, random, placement)
     controller = PacingController(1, pacing) if pacing else None
+    unsent: list[tuple[Array, float, bool]] = []
+    sent: list[tuple[Array, float, bool]] = []
     taken = np.empty(iterations)
     for step in range(iterations):
         entered = work[step] + controller.hold_s if controller else work[step]
@@ -163,7 +165,11 @@ def simulate(
         transfer = base.exposed_s + (slowdown[step] - 1) * base.communication_s
         taken[step] = last + transfer + chance.early_cost * (last - float(entered.mean()))
         if controller:
-            controller.observe(work[step].max() - work[step], float(taken[step]))
+            unsent.append((work[step].max() - work[step], float(taken[step]), controller.paced))
+        if controller and len(unsent) == EXCHANGE_EVERY:
+            for slack, length, paced in sent:
+                controller.observe(slack, length, paced=paced)
+            sent, unsent = unsent, []
     return taken
 
 

@@ -83,8 +83,8 @@ class Synchronisation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """What was observed beside training, over the iterations kept.
 
     Attributes:
-        overhead: time inside the observer over iteration time, holds not counted: the median over iterations, since a
-            rank may be descheduled there, of the rank where it is largest.
+        overhead: time inside the observer over iteration time, holds not counted: of the rank where it is largest the
+            median over windows of a few iterations, each with one exchange, since a rank may be descheduled in it.
         clock_error_s: the most by which two ranks' clocks may differ.
         held_s: what a rank held back in an iteration, mean over ranks and iterations; the largest is of one rank.
         verdicts: of the trials of pacing, of rank 0; empty where none was made.

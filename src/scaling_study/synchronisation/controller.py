@@ -1,8 +1,9 @@
 """Adaptive pacing: how long a rank that keeps arriving early holds back before it enters a gradient synchronisation.
 
-Each rank has a controller of its own; what they share is one maximum an iteration: when the last rank arrived at each
-synchronisation, and how long the slowest rank's iteration took. Arrivals are counted as they would have been without
-holding back, so that holds cannot feed on each other: the rank that is last has no slack, whatever others do.
+Each rank has a controller of its own; what they share are maxima: when the last rank arrived at each synchronisation,
+and how long the slowest rank's iteration took, of `EXCHANGE_EVERY` iterations at once and as many iterations late.
+Arrivals are counted as they would have been without holding back, so that holds cannot feed on each other: the rank
+that is last has no slack, whatever others do.
 
 State. `slack_s` and `deviation_s`: moving averages of how early the rank arrives at a synchronisation, and of how far
 that strays; `hold_s`: the delay before each; `paced`: whether holds are applied; the iteration times of the blocks
@@ -15,7 +16,7 @@ Control. With x the slack of an iteration, g the gain and m the margin:
 
 Gain. Two first-order filters in a row, without a loop through the plant, since x does not depend on hold: both poles
 are 1 - g. Stable for 0 < g < 2, without overshoot for g <= 1; a step of slack is followed to 90% in 14 iterations with
-the default of 0.25, and late news (one iteration here) only delays it.
+the default of 0.25, and late news only delays it.
 
 Bound. `limit` is `bound` times the median iteration without pacing, over the synchronisations of an iteration. Holds of
 a rank in an iteration never add up to more than `bound` of an iteration, whatever the arrivals.
@@ -40,6 +41,8 @@ from numpy.typing import NDArray
 
 from scaling_study.spec.synchronisation import Verdict
 
+#: How many iterations ranks exchange at once. News is taken in when the next is sent: it has long arrived by then.
+EXCHANGE_EVERY = 4
 #: Of one rank, or of many that share their trials: then one controller stands for all of them.
 Seconds = float | NDArray[np.float64]
 
@@ -61,7 +64,7 @@ class PacingSettings(msgspec.Struct, frozen=True, kw_only=True):
     gain: float = 0.25
     margin: float = 2.0
     bound: float = 0.05
-    block: int = 5
+    block: int = 4
     pairs: int = 2
     tolerance: float = 0.01
     steadier: float = 0.5
@@ -123,16 +126,18 @@ class PacingController:
             return 0.0
         return self.settings.bound * self._reference_s / self.synchronisations
 
-    def observe(self, slack_s: Seconds, iteration_s: float) -> None:
+    def observe(self, slack_s: Seconds, iteration_s: float, *, paced: bool | None = None) -> None:
         """Take in an iteration.
 
         Args:
             slack_s: by how much this rank came before the last one, mean over held synchronisations, holds of both
                 not counted; never negative.
             iteration_s: of the slowest rank.
+            paced: whether holds were applied in it, if that is not as now: such an iteration counts for no trial.
         """
         self._iteration += 1
-        self._count(iteration_s)
+        if paced is None or paced == self.paced:
+            self._count(iteration_s)
         gain = self.settings.gain
         self.deviation_s = self.deviation_s + gain * (np.abs(slack_s - self.slack_s) - self.deviation_s)
         self.slack_s = self.slack_s + gain * (slack_s - self.slack_s)

@@ -34,7 +34,7 @@ def losses_of(layout, watched, pacing, steps=6):
     trainer = Trainer(run, MODEL, torch.device("cpu"), watched_backend(run))
     if not run.is_observed:
         return [step_of(trainer, step) for step in range(steps)], None
-    observer = Observer(trainer.mesh, EAGER if pacing is Pacing.ADAPTIVE else None)
+    observer = Observer(trainer.mesh, EAGER if pacing is Pacing.ADAPTIVE else None, every=1)
     losses = []
     for step in range(steps):
         with observer.watching(step):
