@@ -42,5 +42,5 @@ def draw(records: pl.DataFrame, context: FigureContext) -> alt.TopLevelMixin:
         ),
     )  # fmt: skip
     body = alt.hconcat(*parts, spacing=46, bounds="flush")
-    note = f"Without pacing; medians of {max(frame['repeats'].to_list())} repeats, bars their whole range."
+    note = f"Without pacing; medians of up to {max(frame['repeats'].to_list())} repeats, bars their whole range."
     return panels.finished(body, TITLE, base, context, claims=CLAIMS, metrics=METRICS, width=PAGE_WIDTH, note=note)

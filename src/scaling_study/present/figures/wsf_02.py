@@ -22,23 +22,30 @@ CAUSES = {
 }
 LANES, COLUMNS = panels.Box(246, 96), panels.Box(112, 96)
 NOTE = (
-    "(a): an iteration without pacing, that with the median lost time; a line is a rank's own work, a bar its wait for "
-    "the last rank, the mark the last arrival. (b): time lost at synchronisations, medians over {repeats} runs: "
+    "(a): an iteration without pacing, that with the median lost time; a bar is a rank's wait for the last one, the "
+    "mark the last arrival, a line work and transfers. (b): time lost at synchronisations, medians over {repeats} runs: "
     "lateness of the last rank over the median rank, and transfers over the quickest. Topology and locality need "
-    "groups to compare, of which one machine has none. Observing took {overhead:.2%} of an iteration at most."
+    "groups to compare, of which one machine has none. Observing took {off:.2%} of an iteration at most, pacing with its "
+    "exchange {adaptive:.2%} in the median run and {most:.2%} at most."
 )
 
 
 def draw(records: pl.DataFrame, context: FigureContext) -> alt.TopLevelMixin:
     """The lanes of the ranks of the largest run, and lost time by cause against ranks."""
     runs = records.filter(kind="axis", axis="dp", pacing=Pacing.OFF.value)
+    paced = records.filter(kind="axis", axis="dp", pacing=Pacing.ADAPTIVE.value)
     sample = records.filter(kind="sample", pacing=Pacing.OFF.value)
     sample = sample.filter(pl.col("gpus") == pl.col("gpus").max())
     parts = (_lanes(sample), _causes(runs))
     body = alt.hconcat(*parts, spacing=58, bounds="flush")
     device = ", ".join(records["device"].unique().sort().to_list())
     sentences = [
-        NOTE.format(repeats=runs["repeat"].n_unique(), overhead=records.filter(kind="axis")["overhead"].max()),
+        NOTE.format(
+            repeats=runs["repeat"].n_unique(),
+            off=runs["overhead"].max(),
+            adaptive=paced["overhead"].median(),
+            most=paced["overhead"].max(),
+        ),
         f"{MARKS[Provenance.MEASURED].glyph} Measured on {device}, {max(records['host_cores'].to_list())} cores, which "
         "ranks share.",
     ]

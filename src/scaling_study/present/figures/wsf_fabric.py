@@ -17,9 +17,9 @@ from scaling_study.spec import Outcome, Provenance
 TITLE = "What pacing would change on a fabric"
 CLAIMS = ("coordination-shape", "coordination-table")
 TITLES = {"throughput_change": "(a) Throughput", "cv_off": "(b) CV without pacing", "cv_adaptive": "(c) CV with pacing"}
-BOX, SCAN = panels.Box(112, 168), panels.Box(158, 84)
+BOX, SCAN = panels.Box(112, 150), panels.Box(142, 84)
 NOTE = (
-    "(a) to (c): medians over {seeds} seeds, each of which draws every parameter from its public range; bars hold four "
+    "(a) to (c): medians over {seeds} seeds, each of which draws every parameter from its range; bars hold four "
     "of five. (d), (e): the change of throughput at 16 nodes by two of them, others at their value. Closest to the "
     "printed numbers comes a cost of early ranks of {cost:g} with {jitter:.1%} of jitter, off by up to {miss:.2g} of "
     "their tolerances: shown, not used."
