@@ -23,10 +23,10 @@ CAUSES = {
 LANES, COLUMNS = panels.Box(246, 96), panels.Box(112, 96)
 NOTE = (
     "(a): an iteration without pacing, that with the median lost time; a bar is a rank's wait for the last one, the "
-    "mark the last arrival, a line work and transfers. (b): time lost at synchronisations, medians over {repeats} runs: "
-    "lateness of the last rank over the median rank, and transfers over the quickest. Topology and locality need "
-    "groups to compare, of which one machine has none. Observing took {off:.2%} of an iteration at most, pacing with its "
-    "exchange {adaptive:.2%} in the median run and {most:.2%} at most."
+    "mark the last arrival, a line work and transfers. (b): time lost at synchronisations, medians over up to "
+    "{repeats} runs: lateness of the last rank over the median rank, and transfers over the quickest. Topology and "
+    "locality need groups to compare, of which one machine has none. Observing took {off:.2%} of an iteration at most, "
+    "pacing with its exchange {adaptive:.2%} in the median run and {most:.2%} at most."
 )
 
 

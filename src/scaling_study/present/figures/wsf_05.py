@@ -41,8 +41,8 @@ def draw(records: pl.DataFrame, context: FigureContext) -> alt.TopLevelMixin:
     )
     body = alt.hconcat(*parts, spacing=52, bounds="flush")
     note = (
-        f"Medians of up to {max(frame['repeats'].to_list())} repeats, bars in (c) their whole range. (b): means over pairs "
-        f"of runs, 95% intervals; {_said(changes)}."
+        f"Medians of up to {max(frame['repeats'].to_list())} repeats, bars in (c) their whole range. (b): means over "
+        f"pairs of runs, 95% intervals; {_said(changes)}."
     )
     return panels.finished(body, TITLE, records, context, claims=CLAIMS, metrics=METRICS, width=PAGE_WIDTH, note=note)
 
