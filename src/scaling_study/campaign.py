@@ -22,6 +22,7 @@ from scaling_study.spec import (
     Study,
     TokenManifest,
     TrainingRun,
+    can_measure,
     expand,
     run_id,
 )
@@ -125,7 +126,7 @@ def promote_records(config: Config, study: Study, platform_name: str, results_fo
     target = results_folder / "cached" / study.name / platform_name
     for path in paths:  # all are checked before the first is copied
         _require_runs(config, study, path.stem, path)
-    others = _other_inputs(study, results_folder) if platform_name == PREDICT else []
+    others = _other_inputs(study, results_folder) if platform_name == PREDICT else _observed(study, source)
     copies = {path: target / path.name for path in paths}
     copies |= {path: results_folder / "cached" / path.relative_to(results_folder) for path in others}
     for path, copy in copies.items():
@@ -138,13 +139,13 @@ def _measurable(config: Config, study: Study, platform_name: str) -> set[str]:
 
     One that is measured as time allows may be left out.
     """
-    hardware = None if platform_name == PREDICT else config.platform(platform_name).hardware
+    hardware = None if platform_name == PREDICT else config.catalogue.hardware[config.platform(platform_name).hardware]
     return {
         name
         for name, sweep in study.sweeps.items()
         if sweep.status == "ready"
         and not (sweep.as_time_allows and hardware)
-        and any(hardware in (None, run.hardware) for run in expand(study, name, config.catalogue))
+        and any(hardware is None or can_measure(run, hardware) for run in expand(study, name, config.catalogue))
     }
 
 
@@ -156,6 +157,12 @@ def _other_inputs(study: Study, results_folder: Path) -> list[Path]:
     asked = {request.of for request in requests}
     tables = [results_folder / study.name / "model" / f"{name}.parquet" for name in MODEL_TABLES if name in asked]
     return [*found, *tables]
+
+
+def _observed(study: Study, source: Path) -> list[Path]:
+    """What figures of synchronisations are drawn from."""
+    asked = any(request.of == "synchronisation" for request in study.figures.values())
+    return [source / "observed" / "coordination.parquet"] if asked else []
 
 
 def records_of_sweep(config: Config, study: Study, sweep: str, paths: tuple[Path, ...]) -> pl.DataFrame:

@@ -33,7 +33,8 @@ from scaling_study.spec import Config, Place, Verdict
 
 CACHE = Path("results/cached")
 ACKNOWLEDGED = CACHE / "verdicts.csv"
-_MODEL, _SENSITIVITY, _TIMELINES = "model", "sensitivity", "timelines"
+_MODEL, _SENSITIVITY = "model", "sensitivity"
+_NO_RECORDS = {"timelines", "observed"}  # folders of other tables
 _NAMES = {
     Place.CLUSTER: "measured on a cluster",
     Place.LOCAL: "measured on this machine",
@@ -100,7 +101,7 @@ def evidence_of(config: Config, paths: Sequence[Path]) -> Evidence:
 
 
 def parquet_files(paths: Sequence[Path]) -> list[Path]:
-    """The files themselves, and of folders every parquet file below but timelines.
+    """The files themselves, and of folders every parquet file below but timelines and what ranks observed.
 
     Raises:
         UserError: a path does not exist, or no file is found.
@@ -110,7 +111,7 @@ def parquet_files(paths: Sequence[Path]) -> list[Path]:
         if not path.exists():
             raise UserError("there is no such file or folder", where=str(path), remedy="Check the path.")
         below = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
-        found += [one for one in below if _TIMELINES not in one.parts]
+        found += [one for one in below if not _NO_RECORDS & set(one.parts)]
     if not found:
         where = ", ".join(str(path) for path in paths)
         raise UserError("there are no records", where=where, remedy="Give record files, or a folder of them.")

@@ -237,6 +237,25 @@ def doctor(config: Config, platform_name: str | None, as_json: bool) -> None:
         click.get_current_context().exit(EXIT_USER_ERROR)
 
 
+@click.argument("study_name", metavar="STUDY")
+@click.argument("sweep_name", metavar="SWEEP")
+@click.option("--platform", "platform_name", required=True, help="Whose run store.")
+@click.option("--output", type=click.Path(path_type=Path), required=True, help="The table, as parquet.")
+@_results
+@click.pass_obj
+def observed(
+    config: Config, study_name: str, sweep_name: str, platform_name: str, output: Path, results_folder: Path
+) -> None:
+    """What the ranks of a measured SWEEP observed of their synchronisations: skew, waiting, lost time by cause.
+
+    Example: scaling-study observed mini coordination --platform local
+    --output results/mini/local/observed/coordination.parquet
+    """
+    from scaling_study.observed import write_observed
+
+    write_observed(config, study_name, sweep_name, platform_name, output, results_folder)
+
+
 @cli.command()
 @click.option("--platform", "platform_name", required=True, help="Whose run store.")
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
@@ -505,6 +524,21 @@ def sensitivity(config: Config, study_name: str, output: Path | None) -> None:
     from scaling_study.forecast import run_sensitivity
 
     run_sensitivity(config, study_name, output)
+
+
+@cli.command()
+@click.argument("study_name", metavar="STUDY")
+@click.argument("sweep_name", metavar="SWEEP")
+@click.option("--output", type=click.Path(path_type=Path), help="The table, as parquet.")
+@click.pass_obj
+def fabric(config: Config, study_name: str, sweep_name: str, output: Path | None) -> None:
+    """What pacing is predicted to change in SWEEP of STUDY, on several fabrics, by Monte Carlo.
+
+    Example: scaling-study fabric paper coordination
+    """
+    from scaling_study.forecast import run_fabric
+
+    run_fabric(config, study_name, sweep_name, output)
 
 
 @cli.command()

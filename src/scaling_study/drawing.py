@@ -10,13 +10,13 @@ from scaling_study.campaign import records_of_sweep
 from scaling_study.claims import judged_by
 from scaling_study.errors import UserError
 from scaling_study.present.claims import claims_table
-from scaling_study.present.figures import OF_DEFINITIONS, draw_figure
+from scaling_study.present.figures import draw_figure
 from scaling_study.present.paper import build_paper
 from scaling_study.present.render import render
 from scaling_study.present.report import build_report
 from scaling_study.present.tables import make_table, write_table
 from scaling_study.records import read_table, with_reported
-from scaling_study.spec import MODEL_TABLES, PREDICT, Config, Study
+from scaling_study.spec import DEFINITIONS, PREDICT, Config, Study
 from scaling_study.timeline import exposed_spans, read_timeline_file
 
 
@@ -38,13 +38,13 @@ def draw(
     if [path.name for path in timelines] != wanted:
         needed = ", ".join(wanted) or "none"
         raise UserError("these are not its timelines", where=f"figure {name}", remedy=f"It shows: {needed}.")
-    if request.of not in OF_DEFINITIONS and not files:
-        what = f"records of {request.sweep}" if request.sweep else f"the table {request.of} of the model"
+    if request.of not in DEFINITIONS and not files:
+        what = f"records of {request.sweep}" if request.sweep else f"the table {request.of}"
         raise UserError("no file is given", where=f"figure {name}", remedy=f"Give {what}.")
     source = None
     if request.sweep:
         source = with_reported(records_of_sweep(config, study, request.sweep, files), study, request.sweep)
-    elif request.of in MODEL_TABLES:
+    elif request.of not in DEFINITIONS:
         source = read_table(files[0])
     spans = {path.stem: _with_exposed(read_timeline_file(path)) for path in timelines}
     render(draw_figure(study, name, source, config.catalogue, spans), output, name)
@@ -54,7 +54,8 @@ def tabulate(config: Config, study: Study, name: str, files: tuple[Path, ...], o
     """Write one table of a study.
 
     Args:
-        files: of records; those of a table of claims may be of any study, and tables of the model.
+        files: of records, or the table of the performance model that it is made of; none for one of definitions;
+            of a table of claims records of any study, and tables of the model.
 
     Raises:
         UserError: the study has no such table, a file is missing, damaged or not what the table needs, or the output
@@ -64,8 +65,12 @@ def tabulate(config: Config, study: Study, name: str, files: tuple[Path, ...], o
     if request.of == "claims":
         write_table(claims_table(judged_by(config, files)), output, name)
         return
-    records = records_of_sweep(config, study, request.sweep, files) if request.sweep and files else None
-    write_table(make_table(study, name, records, config.catalogue), output, name)
+    source = None
+    if request.sweep and files:
+        source = records_of_sweep(config, study, request.sweep, files)
+    elif request.of and files:
+        source = read_table(files[0])
+    write_table(make_table(study, name, source, config.catalogue), output, name)
 
 
 def _with_exposed(spans: pl.DataFrame) -> pl.DataFrame:

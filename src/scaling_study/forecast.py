@@ -27,14 +27,17 @@ from scaling_study.predict.calibration import (
     validation_table,
     write_sets,
 )
+from scaling_study.predict.coordination import coordination_table, read_printed
+from scaling_study.predict.fabric import read_fabric_model
 from scaling_study.predict.fitting import Fit
+from scaling_study.predict.forecasts import bases_of_runs
 from scaling_study.predict.library import Library
 from scaling_study.predict.parameters import KNOBS
 from scaling_study.predict.planning import Plan
 from scaling_study.predict.scores import choice_loss, score
 from scaling_study.predict.sensitivity import sensitivity
 from scaling_study.predict.validation import SourceReport, reports, validate
-from scaling_study.spec import Config
+from scaling_study.spec import Config, TrainingRun, expand
 
 _CONSTANTS = 8  # that are printed, those that move a prediction most
 _REASONS = 10  # that are printed, the most frequent first
@@ -95,6 +98,26 @@ def run_sensitivity(config: Config, study_name: str, output: Path | None) -> Non
             soft_wrap=True,
         )
         console.print(_moved(part.head(_CONSTANTS)))
+    if output is not None:
+        _write_parquet(found, output)
+
+
+def run_fabric(config: Config, study_name: str, sweep_name: str, output: Path | None) -> None:
+    """Print what pacing is predicted to change on every fabric; write the table if asked to."""
+    library = Library(config.root)
+    runs = expand(config.study(study_name), sweep_name, config.catalogue)
+    bases = bases_of_runs([run for run in runs if isinstance(run, TrainingRun)], config.catalogue, library)
+    found = coordination_table(bases, read_fabric_model(library.folder), read_printed(config.root))
+    shown = _table("fabric", "placement", "nodes", "throughput", "CV off", "CV adaptive")
+    for (fabric, placement, nodes), part in found.filter(kind="prediction").group_by(
+        "fabric", "placement", "nodes", maintain_order=True
+    ):
+        cells = [
+            f"{row['value']:{form}} ({row['low']:{form}} .. {row['high']:{form}})"
+            for row, form in zip(part.iter_rows(named=True), ("+.1%", ".3f", ".3f"), strict=True)
+        ]
+        shown.add_row(str(fabric), str(placement), str(nodes), *cells)
+    printer().print(shown)
     if output is not None:
         _write_parquet(found, output)
 

@@ -20,6 +20,7 @@ import msgspec
 from scaling_study.errors import UserError, explain_os_error
 from scaling_study.recordfile import SCHEMA_VERSION, is_damaged
 from scaling_study.spec import (
+    DEFINITIONS,
     MODEL_TABLES,
     PREDICT,
     Config,
@@ -29,11 +30,14 @@ from scaling_study.spec import (
     Study,
     TableRequest,
     TrainingRun,
+    can_measure,
     expand,
     run_id,
 )
 
 PAPER, REPORT, PAPER_STUDIES = "paper/paper.pdf", "results/report.html", ("mini", "paper")
+#: What a figure shows of synchronisations.
+OBSERVED = "synchronisation"
 SOURCES = ("measure", "cached")
 FIGURE_SUFFIXES = (".svg", ".png", ".vl.json")
 
@@ -154,6 +158,8 @@ class Plan:
     def _drawn_from(self, study: str, request: FigureRequest) -> list[str]:
         if request.of in MODEL_TABLES:
             return [self._model_table(study, str(request.of))]
+        if request.of == OBSERVED:
+            return [self._observed(study)]
         return self._sweep_records(study, request.sweep) if request.sweep else []
 
     def _sweep_records(self, study: str, sweep: str) -> list[str]:
@@ -166,12 +172,17 @@ class Plan:
 
     def _measured(self, study: str, sweep: str) -> bool:
         """Whether a study's platform has the hardware of some run of a sweep."""
-        hardware = self.config.platform(self.platforms[study]).hardware
-        return any(run.hardware == hardware for run in expand(self.studies[study], sweep, self.config.catalogue))
+        catalogue = self.config.catalogue
+        hardware = catalogue.hardware[self.config.platform(self.platforms[study]).hardware]
+        return any(can_measure(run, hardware) for run in expand(self.studies[study], sweep, catalogue))
 
     def _model_table(self, study: str, name: str) -> str:
         """A table of the performance model: of its errors, or of what a prediction hangs on."""
         return f"{self.place}/{study}/model/{name}.parquet"
+
+    def _observed(self, study: str) -> str:
+        """What the ranks of a study's platform observed."""
+        return f"{self.place}/{study}/{self.platforms[study]}/observed/coordination.parquet"
 
     def figure_timelines(self, wildcards: Wildcards) -> list[str]:
         """The timelines that a figure shows."""
@@ -193,6 +204,8 @@ class Plan:
         request = self.studies[wildcards.study].tables[wildcards.table]
         if request.of == "claims":
             return [*self.all_records(), *self._all_model_tables()]
+        if request.of is not None:
+            return [self._model_table(wildcards.study, request.of)]
         return self._sweep_records(wildcards.study, request.sweep) if request.sweep else []
 
     def table_definitions(self, wildcards: Wildcards) -> list[str]:
@@ -205,7 +218,7 @@ class Plan:
 
     def _definitions_of(self, requests: Iterable[FigureRequest | TableRequest]) -> list[str]:
         asked = list(requests)
-        alone = any(one.sweep is None and one.of not in MODEL_TABLES for one in asked)
+        alone = any(one.sweep is None and one.of in (None, "claims", *DEFINITIONS) for one in asked)
         claims = [self.config.claims_file] if any(one.of == "claims" for one in asked) else []
         return [str(path) for path in [*claims, *(self.config.definition_files() if alone else [])]]
 
@@ -258,11 +271,14 @@ class Plan:
     def model_inputs(self) -> list[str]:
         """The code of the performance model and the tables that it reads; a change of one predicts anew."""
         package = Path(__file__).parent
-        code = [
-            path for room in ("predict", "roofline", "timeline", "records") for path in (package / room).glob("*.py")
-        ]
+        rooms = ("predict", "roofline", "timeline", "records", "synchronisation")
+        code = [path for room in rooms for path in (package / room).glob("*.py")]
         tables = [path for path in (self.config.root / "calibration").glob("*.*") if path.suffix in (".yaml", ".csv")]
         return sorted(str(path) for path in [*code, *tables])
+
+    def printed_table(self) -> str:
+        """What a source prints of pacing."""
+        return str(self.config.root / "reported" / "wsf-table1.csv")
 
     def paper_sources(self) -> list[str]:
         """The paper's own files."""
@@ -285,7 +301,8 @@ class Plan:
         """What figures are drawn from beside records: timelines, and tables of the performance model."""
         requests = [(study.name, request) for study in self.studies.values() for request in study.figures.values()]
         timelines = [path for study, request in requests for path in self._timelines(study, request)]
-        return [*dict.fromkeys(timelines), *self._all_model_tables()]
+        observed = [self._observed(study) for study, request in requests if request.of == OBSERVED]
+        return [*dict.fromkeys(timelines), *self._all_model_tables(), *dict.fromkeys(observed)]
 
     def _all_model_tables(self) -> list[str]:
         return [path for study in self.studies.values() for path in self._model_tables(study)]

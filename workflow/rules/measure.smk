@@ -15,6 +15,19 @@ rule data:
         "scaling-study prepare {wildcards.dataset} 2> >(tee {log} >&2)"
 
 
+# What ranks observed of their synchronisations, from the run store.
+rule observed:
+    input:
+        "results/{study}/{platform}/coordination.parquet",
+    output:
+        update("results/{study}/{platform}/observed/coordination.parquet"),
+    log:
+        "results/logs/{study}/{platform}/observed.log",
+    shell:
+        "scaling-study observed {wildcards.study} coordination --platform {wildcards.platform}"
+        " --output {output} 2> >(tee {log} >&2)"
+
+
 # All cores, so that nothing else runs beside a measurement. `update`: records stay where measuring others fails.
 rule measure:
     input:

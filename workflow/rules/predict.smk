@@ -37,6 +37,20 @@ rule validation:
         "scaling-study calibrate --leave-one-source-out --output {output} > {log}"
 
 
+rule fabric:
+    input:
+        model=plan.model_inputs(),
+        printed=plan.printed_table(),
+    output:
+        update("results/{study}/model/fabric.parquet"),
+    log:
+        "results/logs/{study}/model/fabric.log",
+    params:
+        study=plan.presented,
+    shell:
+        "scaling-study fabric {wildcards.study} coordination --output {output} > {log}"
+
+
 rule sensitivity:
     input:
         model=plan.model_inputs(),

@@ -10,6 +10,7 @@ import msgspec
 import torch
 
 from scaling_study.errors import write_atomically
+from scaling_study.measure.arrivals import RankArrivals, synchronisation_of
 from scaling_study.measure.device import Device
 from scaling_study.processes import available_cores
 from scaling_study.spec import (
@@ -22,6 +23,7 @@ from scaling_study.spec import (
     Progress,
     RankReport,
     RunResult,
+    TrainingRun,
     steps_of,
 )
 
@@ -29,10 +31,11 @@ _PROGRESS_INTERVAL_S = 0.5
 
 
 class Measurement(msgspec.Struct, frozen=True, kw_only=True):
-    """A rank's report, and what it knows of the environment."""
+    """A rank's report, what it knows of the environment, and its arrivals where they were observed."""
 
     report: RankReport | CollectiveReport
     environment: Environment
+    arrivals: RankArrivals | None = None
 
 
 class ProgressFile:
@@ -90,8 +93,10 @@ def combine(
 ) -> RunResult:
     """The result of a run from what its ranks measured, in rank order; the environment is that of rank 0."""
     reports = [measurement.report for measurement in measurements]
+    arrivals = [measurement.arrivals for measurement in measurements if measurement.arrivals]
+    run = assignment.run
     return RunResult(
-        run=assignment.run,
+        run=run,
         model=assignment.model,
         outcome=Outcome.OK,
         attempt=assignment.attempt,
@@ -100,4 +105,7 @@ def combine(
         ranks=[report for report in reports if isinstance(report, RankReport)],
         calls=[report for report in reports if isinstance(report, CollectiveReport)],
         environment=measurements[0].environment,
+        synchronisation=synchronisation_of(arrivals, run.protocol.discard)
+        if arrivals and isinstance(run, TrainingRun)
+        else None,
     )

@@ -14,6 +14,7 @@ import torch
 
 from scaling_study.measure.device import Device
 from scaling_study.measure.failures import NotFiniteError
+from scaling_study.measure.observer import Observer, observer_of, watched_backend
 from scaling_study.measure.profile import profile_iterations
 from scaling_study.measure.report import Measurement, environment
 from scaling_study.processes import available_cores
@@ -58,11 +59,15 @@ def measure_training(
     protocol, run_files = run.protocol, RunFiles(Path(assignment.run_folder))
     tokens = TokenFile(Path(assignment.data_folder), protocol.data)
     device.watch_memory()
-    loop = _Loop(Trainer(run, model, device.torch_device), tokens, device, step)
+    trainer = Trainer(run, model, device.torch_device, watched_backend(run))
+    observer = observer_of(run, trainer.mesh)
+    loop = _Loop(trainer, tokens, device, step, observer)
     iteration_ns = loop.run(range(protocol.discard))
     device.begin_power()
     iteration_ns += loop.run(range(protocol.discard, protocol.iterations))
     device.end_power()
+    arrivals = observer.finish(socket.gethostname(), rank) if observer else None
+    loop.observer = None
     peak_gib, losses, gpu = device.peak_memory_gib(), loop.losses.copy(), device.report()
     window = range(protocol.iterations, protocol.iterations + protocol.profiled_iterations)
     keep = run_files.trace if assignment.keep_trace and rank == 0 else None
@@ -96,7 +101,7 @@ def measure_training(
         data_sha256=tokens.manifest.sha256,
         unavailable=dict.fromkeys(_OF_SPANS, seen.missing) if seen.missing else {},
     )
-    return Measurement(report=report, environment=used)
+    return Measurement(report=report, environment=used, arrivals=arrivals)
 
 
 class _InFlight(NamedTuple):
@@ -111,8 +116,15 @@ class _InFlight(NamedTuple):
 class _Loop:
     """Iterations of a trainer, each timed, its loss checked, its end told outside the timed part."""
 
-    def __init__(self, trainer: Trainer, tokens: TokenFile, device: Device, step: Callable[[int], None]) -> None:
-        self.trainer, self.tokens, self.device, self.step = trainer, tokens, device, step
+    def __init__(
+        self,
+        trainer: Trainer,
+        tokens: TokenFile,
+        device: Device,
+        step: Callable[[int], None],
+        observer: Observer | None,
+    ) -> None:
+        self.trainer, self.tokens, self.device, self.step, self.observer = trainer, tokens, device, step, observer
         self.losses: list[float] = []
 
     def run(self, iterations: range, around: Callable[[], AbstractContextManager[object]] = nullcontext) -> list[int]:
@@ -132,9 +144,11 @@ class _Loop:
     def _launch(self, iteration: int, around: AbstractContextManager[object]) -> _InFlight:
         batch = self.tokens.batch(self.trainer.run, iteration, self.trainer.replica)
         tokens_BT, target_BT = (self.device.put(part) for part in batch)
+        watched = self.observer.watching(iteration) if self.observer else nullcontext()
         with around:
             start = self.device.now()
-            loss = self.device.loss(self.trainer.step(tokens_BT, target_BT))
+            with watched:
+                loss = self.device.loss(self.trainer.step(tokens_BT, target_BT))
             end = self.device.now()
         return _InFlight(iteration, start, end, loss)
 

@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from scaling_study.predict.batch import batch_of
+from scaling_study.predict.fabric import Base, read_fabric_model, require_fabric, simulate
 from scaling_study.predict.fast import iteration
 from scaling_study.predict.footprint import FRAGMENTATION, USABLE
 from scaling_study.predict.library import Library
@@ -23,11 +24,14 @@ from scaling_study.predict.predictions import families
 from scaling_study.predict.primitives import LARGE_MESSAGE, primitive_seconds
 from scaling_study.predict.schedule import Timeline, timeline
 from scaling_study.predict.setup import Setup
-from scaling_study.spec import Axis, Catalogue, CollectiveRun, Hardware, Model, Outcome, Run, TrainingRun
+from scaling_study.spec import Axis, Catalogue, CollectiveRun, Hardware, Model, Outcome, Pacing, Run, TrainingRun
+from scaling_study.synchronisation.controller import PacingSettings
 from scaling_study.timeline import UNKNOWN_AXIS, exposure
 
 #: Outside of PyTorch's allocator: CUDA context and workspaces, and NCCL's buffers for each axis of several ranks.
 _CONTEXT_GIB, _COMMUNICATOR_GIB = 1.0, 1.0
+#: What a run under observation is predicted on: the network of the machines that the hardware files describe.
+FABRIC = "rail-optimised"
 
 
 class Forecast(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,6 +117,12 @@ def _forecast(
     if seconds is None:
         found = timeline(run, setup, known.values())
         seconds, times = found.iteration_ns / 1e9, _exposure(found)
+        if run.is_observed:
+            varied = _by_chance(run, base_of_run(run, setup, library), library)
+            late = varied["iteration_s"] - seconds
+            times |= {name: times[name] + late for name in ("communication_s", "exposed_communication_s")}
+            times |= {name: times[name] + late for name in ("communication_dp_s", "exposed_dp_s")}
+            seconds, times = varied["iteration_s"], {**times, **varied}
     metrics = {
         "iteration_s": seconds,
         "iteration_s_low": seconds * known.error_low,
@@ -122,6 +132,44 @@ def _forecast(
         "peak_memory_gib": peak_gib,
     }
     return Forecast(run=run, outcome=Outcome.OK, metrics=metrics, extrapolated=known.extrapolated)
+
+
+def base_of_run(run: TrainingRun, setup: Setup, library: Library) -> Base:
+    """An iteration of a run without chance: the timeline's, without its mean allowance for skew."""
+    constants = msgspec.structs.replace(library.parameter_set(setup.part.family).values(), scale_jitter=0.0)
+    found = timeline(run, setup, constants)
+    times = _exposure(found)
+    exposed_s = times["exposed_communication_s"]
+    return Base(
+        nodes=run.nodes,
+        gpus_per_node=run.ranks // run.nodes,
+        work_s=found.iteration_ns / 1e9 - exposed_s,
+        exposed_s=exposed_s,
+        communication_s=times["communication_dp_s"],
+    )
+
+
+def bases_of_runs(runs: Sequence[TrainingRun], catalogue: Catalogue, library: Library) -> dict[int, Base]:
+    """The same of the first run at each number of nodes."""
+    first = {run.nodes: run for run in reversed(runs)}
+    return {nodes: base_of_run(run, _setup(run, catalogue, library), library) for nodes, run in sorted(first.items())}
+
+
+def _by_chance(run: TrainingRun, base: Base, library: Library) -> dict[str, float]:
+    """Mean, percentiles and variation of the iterations that a run keeps, drawn with its repeat as the seed."""
+    model = read_fabric_model(library.folder)
+    taken = simulate(
+        base,
+        model.central(),
+        require_fabric(model, FABRIC),
+        run.protocol.iterations,
+        np.random.default_rng(run.repeat),
+        PacingSettings() if run.pacing is Pacing.ADAPTIVE else None,
+    )[run.protocol.discard :]
+    spread = float(taken.std(ddof=1)) if len(taken) > 1 else 0.0
+    quantiles = {f"iteration_s_p{q:02d}": float(np.quantile(taken, q / 100)) for q in (5, 50, 95)}
+    mean = float(taken.mean())
+    return {"iteration_s": mean, "iteration_s_cv": spread / mean, **quantiles}
 
 
 def peak_memory_gib(run: TrainingRun, model: Model) -> float:

@@ -59,7 +59,7 @@ def build_paper(
             build / "numbers.json", as_json(paper_numbers(study, own, tables, _shown_roofs(study, catalogue)))
         )
         for name, request in sorted(study.tables.items()):
-            records = own[request.sweep] if request.sweep else None
+            records = own[request.sweep] if request.sweep else tables.get(request.of or "")
             claims = request.of == "claims"
             table = claims_table(judged) if claims else make_table(study, name, records, catalogue)
             write_table(table, build, name)

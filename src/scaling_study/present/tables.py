@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 
 from scaling_study.errors import UserError, write_atomically
+from scaling_study.present.coordination import pairs_table, printed_table
 from scaling_study.present.roofs import roof_rows
 from scaling_study.present.rows import chosen
 from scaling_study.spec import Catalogue, Hardware, Precision, Provenance, ReportedRow, ReportedTable, Sourced, Study
@@ -138,7 +139,9 @@ def _verdict(difference: float | None, tolerance: float, *, taken: bool) -> str:
 
 
 #: From the name of a table to the function that makes it, of a sweep's records.
-OF_RECORDS: dict[str, Callable[[pl.DataFrame], pl.DataFrame]] = {"layouts": layouts}
+OF_RECORDS: dict[str, Callable[[pl.DataFrame], pl.DataFrame]] = {"layouts": layouts, "wsf-pairs": pairs_table}
+#: The same of a table of the performance model.
+OF_MODEL: dict[str, Callable[[pl.DataFrame], pl.DataFrame]] = {"wsf-table1": printed_table}
 #: The same for tables of definitions alone.
 OF_DEFINITIONS: dict[str, Callable[[Catalogue], pl.DataFrame]] = {"hst-table1": hardware_table, "roofs": roof_rows}
 
@@ -149,17 +152,22 @@ def make_table(study: Study, name: str, records: pl.DataFrame | None, catalogue:
     Args:
         study: that has it.
         name: its id.
-        records: of its sweep; None where it has none.
+        records: of its sweep, or the table of the model that it is made of; None where it has none.
         catalogue: the hardware, and what sources print of it.
 
     Raises:
         UserError: the study has no such table, no function makes it, or it lacks its records.
     """
-    sweep = study.table(name).sweep
+    request = study.table(name)
+    sweep = request.sweep
     if name in OF_DEFINITIONS:
         return OF_DEFINITIONS[name](catalogue)
+    if name in OF_MODEL and request.of is not None:
+        if records is None:
+            raise UserError(f"{name} needs the table {request.of}", where="tables", remedy="Give its file.")
+        return OF_MODEL[name](records)
     if name not in OF_RECORDS:
-        known = ", ".join([*OF_RECORDS, *OF_DEFINITIONS])
+        known = ", ".join([*OF_RECORDS, *OF_DEFINITIONS, *OF_MODEL])
         raise UserError(f"no function makes {name!r}", where="tables", remedy=f"Known: {known}.")
     if records is None or records.is_empty():
         raise UserError(f"{name} needs records of the sweep {sweep!r}", where="tables", remedy="Give its record file.")

@@ -36,6 +36,7 @@ from scaling_study.spec.runs import (
     Protocol,
     Run,
     TrainingRun,
+    can_measure,
     canonical_json,
     collective_violations,
     decode_run,
@@ -46,6 +47,7 @@ from scaling_study.spec.runs import (
     violations,
 )
 from scaling_study.spec.studies import (
+    DEFINITIONS,
     MODEL_TABLES,
     Catalogue,
     FigureRequest,
@@ -81,6 +83,7 @@ from scaling_study.spec.words import (
 )
 
 __all__ = [
+    "DEFINITIONS",
     "MODEL_TABLES",
     "PREDICT",
     "ActivationCheckpointing",
@@ -150,6 +153,7 @@ __all__ = [
     "TokenManifest",
     "TrainingRun",
     "Verdict",
+    "can_measure",
     "canonical_json",
     "collective_violations",
     "decode_run",

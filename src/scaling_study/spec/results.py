@@ -8,6 +8,7 @@ from scaling_study.spec.gpus import GpuReport
 from scaling_study.spec.hardware import Hardware
 from scaling_study.spec.models import Model
 from scaling_study.spec.runs import Run
+from scaling_study.spec.synchronisation import Synchronisation
 from scaling_study.spec.words import DataSource, FailureKind, Outcome
 
 RESULT_SCHEMA_VERSION = 1
@@ -137,6 +138,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         evidence: the last lines of the rank that is the cause: its traceback, or what it printed.
         ranks: of a training run, in rank order.
         calls: of a collective run, in rank order.
+        synchronisation: of a training run under observation.
     """
 
     run: Run
@@ -151,6 +153,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     ranks: list[RankReport] = []
     calls: list[CollectiveReport] = []
     environment: Environment | None = None
+    synchronisation: Synchronisation | None = None
     schema_version: int = RESULT_SCHEMA_VERSION
 
 

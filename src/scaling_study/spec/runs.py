@@ -39,6 +39,7 @@ class Protocol(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         data: name of the data set in `config/data`.
         learning_rate: of AdamW.
         max_gradient_norm: gradients are scaled down to this global norm, over all ranks; None leaves them.
+        observe_synchronisation: record when ranks arrive at collectives (`measure.observer`).
         revision: raised by hand when what is measured changes.
     """
 
@@ -48,6 +49,7 @@ class Protocol(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     data: Annotated[str, Meta(pattern="^[a-z0-9-]+$")] = "wikipedia-stackexchange"
     learning_rate: Annotated[float, Meta(gt=0)] = 3e-4
     max_gradient_norm: Annotated[float, Meta(gt=0)] | None = None
+    observe_synchronisation: bool = False
     revision: Positive = 1
 
     def __post_init__(self) -> None:
@@ -97,6 +99,11 @@ class TrainingRun(
     def uses_fsdp(self) -> bool:
         """Whether FSDP2 wraps parameters: to shard them, or for its mixed precision on a single replica."""
         return self.dp > 1 or self.precision is not Precision.FP32
+
+    @property
+    def is_observed(self) -> bool:
+        """Whether arrivals at collectives are recorded; pacing needs them."""
+        return self.protocol.observe_synchronisation or self.pacing is not Pacing.OFF
 
     @property
     def local_batch(self) -> int:
@@ -214,6 +221,12 @@ def collective_violations(run: CollectiveRun, hardware: Hardware) -> list[str]:
     if run.message_bytes % (ranks * run.dtype.element_bytes):
         found.append(f"message_bytes ({run.message_bytes}) cannot be split evenly over {ranks} ranks of {run.dtype}")
     return found
+
+
+def can_measure(run: Run, hardware: Hardware) -> bool:
+    """Whether ranks on a hardware can measure a run: it is of theirs, and GPUs do not observe synchronisations yet."""
+    observed = isinstance(run, TrainingRun) and run.is_observed
+    return run.hardware == hardware.name and not (observed and hardware.part is not None)
 
 
 def violations(run: TrainingRun, model: Model, hardware: Hardware, *, part_of_node: bool = False) -> list[str]:

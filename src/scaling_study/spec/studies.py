@@ -29,7 +29,9 @@ Status = Annotated[str, Meta(pattern="^(ready|planned)$")]
 Points = dict[str, list[Any]]
 _COUNTS = ("nodes", "dp", "tp", "pp", "gpus", "model_parallel", "local_batch", "global_batch")
 #: What a figure shows of the performance model itself; each a table under `results/<study>/model/`.
-MODEL_TABLES = ("validation", "sensitivity")
+MODEL_TABLES = ("validation", "sensitivity", "fabric")
+#: What a figure shows that needs no file of results.
+DEFINITIONS = ("hardware", "roofs", "system")
 T = TypeVar("T")
 
 
@@ -68,16 +70,17 @@ class FigureRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     Attributes:
         sweep: whose records; None where it shows something else.
-        of: that: `hardware`, as its files have it; `roofs`, tensor parallelism by data sheets; `validation`, the
-            performance model against public measurements that it was not fitted on; `sensitivity`, what its
-            predictions hang on.
+        of: that: `hardware`, as its files have it; `roofs`, tensor parallelism by data sheets; `system`, a drawing of
+            this one; `validation`, the performance model against public measurements that it was not fitted on;
+            `sensitivity`, what its predictions hang on; `fabric`, what pacing is predicted to change;
+            `synchronisation`, what the study's platform observed.
         draw: the module that draws it, if it is not named after the figure.
         where: values that columns of the records must have, such as `{hardware: a100}`, where a sweep has several.
         timelines: ids of runs of the sweep whose predicted timelines it shows beside the records.
     """
 
     sweep: str | None = None
-    of: Literal["hardware", "roofs", "validation", "sensitivity"] | None = None
+    of: Literal["hardware", "roofs", "system", "validation", "sensitivity", "fabric", "synchronisation"] | None = None
     draw: str | None = None
     where: dict[str, str | int] = {}
     timelines: tuple[Annotated[str, Meta(pattern="^[A-Za-z0-9_.-]+$")], ...] = ()
@@ -94,11 +97,11 @@ class TableRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     Attributes:
         sweep: of whose records; None for a table of definitions alone, or of something else.
-        of: that: `claims`, judged by every record that there is.
+        of: that: `claims`, judged by every record that there is; `fabric`, a table of the performance model.
     """
 
     sweep: str | None = None
-    of: Literal["claims"] | None = None
+    of: Literal["claims", "fabric"] | None = None
 
     def __post_init__(self) -> None:
         if self.sweep is not None and self.of is not None:

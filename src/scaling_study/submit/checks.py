@@ -10,7 +10,18 @@ from pathlib import Path
 import msgspec
 
 from scaling_study.errors import UserError, write_atomically
-from scaling_study.spec import Catalogue, Hardware, Model, Platform, Run, RunResult, TokenManifest, TrainingRun, run_id
+from scaling_study.spec import (
+    Catalogue,
+    Hardware,
+    Model,
+    Platform,
+    Run,
+    RunResult,
+    TokenManifest,
+    TrainingRun,
+    can_measure,
+    run_id,
+)
 
 NEEDED_FREE_BYTES = 64 * 2**20
 
@@ -36,6 +47,12 @@ def check_hardware(runs: Iterable[Run], platform: Platform, hardware: Hardware) 
                 f"{run_id(run)} needs {run.hardware}",
                 where=f"platform {platform.name}, which measures {platform.hardware} only",
                 remedy="Choose the platform that has this hardware.",
+            )
+        if not can_measure(run, hardware):
+            raise UserError(
+                f"{run_id(run)} observes synchronisations, which ranks on GPUs do not yet",
+                where=f"platform {platform.name}",
+                remedy="Predict the sweep, or measure it on CPUs.",
             )
 
 

@@ -32,10 +32,18 @@ DTYPES = {
 }
 
 
-def build_mesh(run: TrainingRun, device_type: str) -> DeviceMesh:
-    """The mesh of a run; tensor-parallel ranks are neighbours, pipeline stages furthest apart."""
+def build_mesh(run: TrainingRun, device_type: str, backend: str | None = None) -> DeviceMesh:
+    """The mesh of a run; tensor-parallel ranks are neighbours, pipeline stages furthest apart.
+
+    Args:
+        backend: of its process groups, if not that of the default group.
+    """
     axes = (Axis.PIPELINE.value, Axis.DATA.value, Axis.TENSOR.value)
-    return init_device_mesh(device_type, (run.pp, run.dp, run.tp), mesh_dim_names=axes)
+    shape = (run.pp, run.dp, run.tp)
+    if backend is None:
+        return init_device_mesh(device_type, shape, mesh_dim_names=axes)
+    override = dict.fromkeys(axes, backend)
+    return init_device_mesh(device_type, shape, mesh_dim_names=axes, backend_override=override)
 
 
 def parallelise(stage: Llama, run: TrainingRun, mesh: DeviceMesh) -> None:

@@ -10,30 +10,16 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule
 from torch.nn import functional
 
-from scaling_study.spec import Axis, Model, Pacing, Precision, TrainingRun
+from scaling_study.spec import Axis, Model, Precision, TrainingRun
 from scaling_study.training.gradients import LossScaler, clip_by_global_norm
 from scaling_study.training.initialise import initialise
 from scaling_study.training.model import Llama
 from scaling_study.training.parallel import build_mesh, parallelise
 
 
-class NotSupportedError(Exception):
-    """The run asks for something that the training code does not have."""
-
-
 def token_loss(logits_BTV: Tensor, target_BT: Tensor) -> Tensor:
     """Mean cross-entropy over tokens, in fp32."""
     return functional.cross_entropy(logits_BTV.flatten(0, 1).float(), target_BT.flatten())
-
-
-def check_supported(run: TrainingRun) -> None:
-    """Refuse what does not exist here, instead of running something else in its place.
-
-    Raises:
-        NotSupportedError: names the fields.
-    """
-    if run.pacing is not Pacing.OFF:
-        raise NotSupportedError(f"the training code does not have pacing={run.pacing}")
 
 
 class Trainer:
@@ -43,12 +29,12 @@ class Trainer:
         run: the layout, batches and precision.
         model: dimensions of the run's model.
         device: where the parameters live.
+        backend: of the mesh's process groups, if not that of the default group.
     """
 
-    def __init__(self, run: TrainingRun, model: Model, device: torch.device) -> None:
-        check_supported(run)
+    def __init__(self, run: TrainingRun, model: Model, device: torch.device, backend: str | None = None) -> None:
         self.run, self.device = run, device
-        self.mesh: DeviceMesh = build_mesh(run, device.type)
+        self.mesh: DeviceMesh = build_mesh(run, device.type, backend)
         rank = self.mesh.get_local_rank(Axis.PIPELINE.value)
         self.replica = self.mesh.get_local_rank(Axis.DATA.value)
         self.is_first_stage, self.is_last_stage = rank == 0, rank == run.pp - 1

@@ -401,8 +401,8 @@ def test_fabric_speed_changes_network_and_node_size():
     assert gpus["h100-nvl72"] == [72, 144, 288, 576, 1008, 2016]
 
 
-def test_coordination_is_planned_with_and_without_pacing_five_times():
-    assert PAPER.sweeps["coordination"].status == "planned"
+def test_coordination_is_observed_with_and_without_pacing_five_times():
+    assert all(run.is_observed and run.protocol.discard == 10 for run in runs_of("coordination"))
     counts = Counter((run.nodes, run.pacing) for run in runs_of("coordination"))
     assert counts == dict.fromkeys(itertools.product((4, 8, 16), (Pacing.OFF, Pacing.ADAPTIVE)), 5)
 
@@ -418,7 +418,7 @@ def mini_runs():
 
 
 def test_mini_has_every_sweep_that_a_machine_can_measure():
-    assert set(MINI.sweeps) == set(PAPER.sweeps) - {"fabric_speed", "coordination"}
+    assert set(MINI.sweeps) == set(PAPER.sweeps) - {"fabric_speed"}
     scaling = runs_of("data_parallel", "mini")
     assert [(run.ranks, run.global_batch) for run in scaling] == [(1, 2), (2, 4), (4, 8)]
     grid = {(run.tp, run.pp) for run in runs_of("model_parallel", "mini")}
@@ -429,16 +429,21 @@ def test_mini_has_every_sweep_that_a_machine_can_measure():
 
 def test_mini_stays_small():
     runs = mini_runs().values()
-    assert len(runs) <= 40
+    pairs = runs_of("coordination", "mini")
+    assert len(runs) - len(pairs) <= 40
+    assert Counter((run.nodes, run.pacing) for run in pairs) == {
+        (nodes, pacing): repeats for nodes, repeats in ((2, 2), (4, 10)) for pacing in Pacing
+    }
     assert {run.hardware for run in runs} == {"cpu"}
     large = [run for run in runs if run.nodes > 4]
     assert [(run.dp, run.tp, run.pp) for run in large] == [(2, 2, 2)]
 
 
 def test_mini_draws_the_figures_that_are_drawn_from_measurements():
-    numbers = {int(name[4:6]) for name in MINI.figures}
+    numbers = {int(name[4:6]) for name in MINI.figures if name.startswith("hst")}
     assert numbers == {1, *range(3, 10), *range(11, 15)}
-    assert "hst-table1" in MINI.tables
+    assert {name for name in MINI.figures if name.startswith("wsf")} == {"wsf-01", "wsf-02", "wsf-05"}
+    assert {"hst-table1", "wsf-pairs"} <= set(MINI.tables)
 
 
 # -- cosmetic edits -------------------------------------------------------------------------------------------------

@@ -8,10 +8,10 @@ import itertools
 import pytest
 import torch
 
-from scaling_study.spec import AttentionBackend, Model, Pacing, Precision, ReductionDtype, TrainingRun
+from scaling_study.spec import AttentionBackend, Model, Precision, ReductionDtype, TrainingRun
 from scaling_study.training.initialise import initialise
 from scaling_study.training.model import Llama
-from scaling_study.training.step import NotSupportedError, Trainer, check_supported, token_loss
+from scaling_study.training.step import Trainer, token_loss
 from tests.ranks import run_on_ranks
 
 MODEL = Model(name="test", layers=4, hidden=64, heads=4, kv_heads=2, ffn=176, vocabulary=256, source="test")
@@ -161,8 +161,3 @@ def their_name(name):
     for mine, theirs in {"mlp.w1": "mlp.gate_proj", "mlp.w2": "mlp.down_proj", "mlp.w3": "mlp.up_proj"}.items():
         name = name.replace(mine, theirs)
     return f"model.{name}"
-
-
-def test_refuses_pacing():
-    with pytest.raises(NotSupportedError, match="pacing=adaptive"):
-        check_supported(make_run(pacing=Pacing.ADAPTIVE))

@@ -14,6 +14,7 @@ import polars as pl
 
 from scaling_study.errors import UserError
 from scaling_study.present.context import FigureContext, context_for
+from scaling_study.present.coordination import controller_rows
 from scaling_study.present.roofs import roof_rows
 from scaling_study.present.rows import selected, without_invalid
 from scaling_study.present.tables import hardware_rows
@@ -43,10 +44,19 @@ MODULES = {
     "hst-14": "hst_14",
     "hst-fabric": "hst_fabric",
     "sensitivity": "sensitivity",
+    "wsf-01": "wsf_01",
+    "wsf-02": "wsf_02",
+    "wsf-03": "wsf_03",
+    "wsf-05": "wsf_05",
+    "wsf-fabric": "wsf_fabric",
 }
 
 #: What a figure shows that follows from definitions alone, and the function that makes it.
-OF_DEFINITIONS: dict[str, Callable[[Catalogue], pl.DataFrame]] = {"hardware": hardware_rows, "roofs": roof_rows}
+OF_DEFINITIONS: dict[str, Callable[[Catalogue], pl.DataFrame]] = {
+    "hardware": hardware_rows,
+    "roofs": roof_rows,
+    "system": lambda _: controller_rows(),
+}
 
 
 class FigureModule(Protocol):

@@ -16,6 +16,7 @@ from scaling_study.present.numbers.batches import of_fixed_batch, of_pretraining
 from scaling_study.present.numbers.collectives import of_collectives
 from scaling_study.present.numbers.core import Number
 from scaling_study.present.numbers.layouts import of_large_scale, of_layouts, of_small_batch
+from scaling_study.present.numbers.pacing import of_fabric, of_pacing
 from scaling_study.present.numbers.precision import of_precisions
 from scaling_study.present.numbers.predicted import of_predictions
 from scaling_study.present.numbers.roofs import of_roofs
@@ -42,6 +43,7 @@ PARTS: dict[str, Callable[[pl.DataFrame], dict[str, Number]]] = {
     "generations": of_precisions,
     "model_size": of_sizes,
     "context_length": of_sequences,
+    "coordination": of_pacing,
 }
 
 
@@ -49,6 +51,7 @@ PARTS: dict[str, Callable[[pl.DataFrame], dict[str, Number]]] = {
 OF_MODEL: dict[str, Callable[[pl.DataFrame], dict[str, Number]]] = {
     "validation": of_validation,
     "sensitivity": of_sensitivity,
+    "fabric": of_fabric,
 }
 
 #: From what figures show of definitions alone to the function that computes its numbers.
