@@ -153,7 +153,9 @@ def test_the_paper_is_made_of_the_studies_that_it_reports():
     assert plan.paper_figures() == [
         f"figures/{study.name}/{figure}.svg" for study in (mini, paper) for figure in study.figures
     ]
-    assert plan.paper_tables() == [f"results/paper/model/{name}.parquet" for name in ("validation", "sensitivity")]
+    assert plan.paper_tables() == [
+        f"results/paper/model/{name}.parquet" for name in ("validation", "sensitivity", "fabric")
+    ]
     assert {"paper/paper.typ", "paper/references.yml"} <= set(plan.paper_sources())
     runs = plan.run_ids(wildcards(study="mini", sweep="data_parallel")).split()
     assert len(runs) == len(set(runs)) == 3

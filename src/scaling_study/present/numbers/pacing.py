@@ -24,8 +24,8 @@ def of_pacing(records: pl.DataFrame) -> dict[str, Number]:
 
 
 def _change(row: dict[str, float]) -> str:
-    span = f"{signed(row['change_low'])} to {signed(row['change_high'])}"
-    return f"{signed(row['change'])} ({span}) on {row['gpus']} ranks"
+    middle, low, high = (signed(round(row[f"change{end}"], 4) + 0.0) for end in ("", "_low", "_high"))
+    return f"{middle} ({low} to {high}) on {row['gpus']} ranks"
 
 
 def _verdict(changes: pl.DataFrame) -> str:
