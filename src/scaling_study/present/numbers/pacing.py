@@ -6,8 +6,13 @@ import polars as pl
 
 from scaling_study.present.coordination import CV, RATE, by_scale, paired
 from scaling_study.present.numbers.core import Number, Pad, counted, hundredths, joined
-from scaling_study.present.numbers.predicted import signed
+from scaling_study.present.theme import MINUS_SIGN
 from scaling_study.spec import Pacing, Provenance
+
+
+def signed(value: float) -> str:
+    """A relative change with its sign, in tenths of a percent."""
+    return f"{round(value, 3) + 0.0:+.1%}".replace("-", MINUS_SIGN)
 
 
 def of_pacing(records: pl.DataFrame) -> dict[str, Number]:
@@ -24,7 +29,7 @@ def of_pacing(records: pl.DataFrame) -> dict[str, Number]:
 
 
 def _change(row: dict[str, float]) -> str:
-    middle, low, high = (signed(round(row[f"change{end}"], 4) + 0.0) for end in ("", "_low", "_high"))
+    middle, low, high = (signed(row[f"change{end}"]) for end in ("", "_low", "_high"))
     return f"{middle} ({low} to {high}) on {row['gpus']} ranks"
 
 
