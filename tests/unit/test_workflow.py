@@ -166,7 +166,9 @@ def test_the_paper_is_made_of_the_studies_that_it_reports():
     assert plan.paper_figures() == [
         f"figures/{study.name}/{figure}.svg" for study in (mini, paper) for figure in study.figures
     ]
-    assert plan.paper_tables() == [f"results/paper/model/{name}.parquet" for name in ("validation", "sensitivity")]
+    assert plan.paper_tables() == [
+        f"results/paper/model/{name}.parquet" for name in ("validation", "sensitivity", "fabric")
+    ]
     assert plan.report_figures() == [
         f"figures/{study.name}/{figure}.vl.json" for study in (mini, paper) for figure in study.figures
     ]

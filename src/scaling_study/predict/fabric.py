@@ -6,8 +6,10 @@ controller of `synchronisation.controller` itself on what it draws. An iteration
     iteration = last rank's work + exposed communication + (slowdown - 1) communication + early_cost mean earliness
 
 Work is all but exposed communication, times a lasting factor a GPU and one an iteration, and a pause of a host now and
-then. Communication that hid behind work is taken to have no slack: what a slower network adds is exposed. The model's
-own mean allowance for skew (`scale_jitter`) is left out, since it is drawn here.
+then. The model is fitted on iterations that were as long as their slowest rank, so its work is that of the last GPU on
+average: factors are drawn around what puts the expected last one there, and how the mean grows with scale stays the
+model's own (`scale_jitter`). Communication that hid behind work is taken to have no slack: what a slower network adds
+is exposed.
 
 Slowdown. A group's ring over the nodes crosses leaf switches. Its flows (`queue_pairs` a GPU and neighbour) are hashed
 to the uplinks of a leaf once a run, as ECMP does; the ring is as slow as its most loaded uplink. Other jobs take a
@@ -18,6 +20,7 @@ nodes of a job fill a leaf before the next (`packed`), or no two share one (`sca
 from __future__ import annotations
 
 import math
+import statistics
 from pathlib import Path
 from typing import Literal
 
@@ -181,8 +184,14 @@ def _work(base: Base, chance: Chance, iterations: int, random: np.random.Generat
     pauses = random.random((iterations, base.nodes)) < chance.stall_probability
     lengths = random.exponential(1.0, (iterations, base.nodes)) * chance.stall_s
     stalls = np.repeat(pauses * lengths, base.gpus_per_node, axis=1)
-    work: Array = base.work_s * np.maximum(1 + lasting + passing, 0.5) + stalls
+    last = expected_last(gpus) * math.hypot(chance.device_spread, chance.iteration_jitter)
+    work: Array = base.work_s * np.maximum(1 + lasting + passing - last, 0.5) + stalls
     return work
+
+
+def expected_last(count: int) -> float:
+    """The expected maximum of so many standard normal values, by Blom's approximation (Blom 1958)."""
+    return statistics.NormalDist().inv_cdf((count - 0.375) / (count + 0.25))
 
 
 def _slowdown(

@@ -135,9 +135,8 @@ def _forecast(
 
 
 def base_of_run(run: TrainingRun, setup: Setup, library: Library) -> Base:
-    """An iteration of a run without chance: the timeline's, without its mean allowance for skew."""
-    constants = msgspec.structs.replace(library.parameter_set(setup.part.family).values(), scale_jitter=0.0)
-    found = timeline(run, setup, constants)
+    """An iteration of a run without chance: the timeline's."""
+    found = timeline(run, setup, library.parameter_set(setup.part.family).values())
     times = _exposure(found)
     exposed_s = times["exposed_communication_s"]
     return Base(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from math import log2
 from typing import Any
@@ -498,6 +499,24 @@ def mini_large_scale() -> pl.DataFrame:
     return frame(mini_row(dp=2, tp=2, pp=2, global_batch=16, iteration_s=2.5, iteration_s_cv=0.3))
 
 
+def mini_coordination() -> pl.DataFrame:
+    """Three pairs without and with pacing on 2 and on 4 ranks; it helps a little on 4."""
+    rows = []
+    for ranks, repeat, pacing in itertools.product((2, 4), range(3), ("off", "adaptive")):
+        paced = pacing == "adaptive"
+        fields = {"dp": ranks, "global_batch": ranks, "repeat": repeat, "pacing": pacing}
+        seconds = (0.5 + 0.01 * repeat) * (0.98 if paced and ranks == 4 else 1.0)
+        rows.append(
+            mini_row(
+                **fields,
+                run_id=f"coordination-{ranks}-{repeat}-{pacing}",
+                iteration_s=seconds,
+                iteration_s_cv=0.05 if paced else 0.06,
+            )
+        )
+    return frame(*rows)
+
+
 def mini_frames() -> dict[str, pl.DataFrame]:
     """Records of every sweep of the study in miniature."""
     return {
@@ -511,4 +530,5 @@ def mini_frames() -> dict[str, pl.DataFrame]:
         "generations": mini_generations(),
         "model_size": mini_model_size(),
         "context_length": mini_context_length(),
+        "coordination": mini_coordination(),
     }

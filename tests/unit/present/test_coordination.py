@@ -153,6 +153,6 @@ def test_numbers_of_the_text():
     assert numbers["pacing.cv_off"].text == "0.10 and 0.10"
     fabric = of_fabric(FABRIC)
     assert fabric["fabric.inside"].text == "5 of 6"
-    assert fabric["fabric.printed"].text == "+3.33%"
+    assert fabric["fabric.printed"].text == "+3.3%"
     assert fabric["fabric.printed"].provenance == ("reported",)
     assert fabric["fabric.miss"].text == "3.2"

@@ -58,11 +58,13 @@ def build(sources: Path, frames: dict = FRAMES, catalogue: Catalogue = CATALOGUE
 def test_the_paper_builds_with_numbers_and_tables(sources: Path) -> None:
     assert build(sources).read_bytes().startswith(b"%PDF")
     for study, more in (("mini", []), ("paper", ["claims.csv"])):
+        own = "wsf-pairs.csv" if study == "mini" else "wsf-table1.csv"
         assert sorted(path.name for path in (sources / "build" / study).iterdir()) == [
             *more,
             "hst-table1.csv",
             "layouts.csv",
             "numbers.json",
+            own,
         ]
 
 
@@ -94,16 +96,17 @@ def test_the_text_uses_every_number_and_no_other() -> None:
 def test_the_text_on_predictions_uses_numbers_that_there_are() -> None:
     given = set(numbers_module.paper_numbers(FULL, FULL_FRAMES, TABLES))
     prefixes = {"full": "predicted", "reported": "reported", "validated": "validation", "sensitive": "sensitivity"}
+    prefixes["woven"] = "fabric"
     used = {
         f"{prefixes[function]}.{name}"
-        for function, name in re.findall(r'(full|reported|validated|sensitive)\("([^"]+)"\)', FULL_TEXT)
+        for function, name in re.findall(r'(full|reported|validated|sensitive|woven)\("([^"]+)"\)', FULL_TEXT)
     }
     assert used <= given
-    assert {name for name in given - used if name.startswith("validation.")} == set()
+    assert {name for name in given - used if name.startswith(("validation.", "fabric."))} == set()
 
 
 def test_the_text_on_predictions_shows_every_figure() -> None:
-    assert set(re.findall(r'"((?:hst-|cr-|accuracy|sensitivity)[a-z0-9]*)"', FULL_TEXT)) == set(FULL.figures)
+    assert set(re.findall(r'"((?:hst-|cr-|wsf-|accuracy|sensitivity)[a-z0-9]*)"', FULL_TEXT)) == set(FULL.figures)
 
 
 def test_what_the_text_says_of_predictions_without_a_number_is_true() -> None:
@@ -127,10 +130,12 @@ def test_what_the_text_says_of_predictions_without_a_number_is_true() -> None:
     reduce, gather = (given[f"predicted.collectives.all_{op}_1gib"].text for op in ("reduce", "gather"))
     assert re.fullmatch(r"falls by \d\.\d%", reduce)
     assert re.fullmatch(r"falls by \d\d%", gather)
+    assert float(given["fabric.miss"].value) > 1  # no pair of values gives all printed numbers
+    assert float(given["fabric.high"].value.strip("+%")) < float(given["fabric.printed"].value.strip("+%"))
 
 
 def test_the_text_shows_every_figure_and_sweep() -> None:
-    assert sorted(re.findall(r'"(hst-\d+[a-z]?)"', TEXT)) == sorted(STUDY.figures)
+    assert sorted(re.findall(r'"((?:hst|wsf)-\d+[a-z]?)"', TEXT)) == sorted(STUDY.figures)
     assert set(re.findall(r'^    \("(\w+)", \[@', TEXT, re.MULTILINE)) == set(STUDY.sweeps)
 
 

@@ -6,8 +6,13 @@ import polars as pl
 
 from scaling_study.present.coordination import CV, RATE, by_scale, paired
 from scaling_study.present.numbers.core import Number, Pad, counted, hundredths, joined
-from scaling_study.present.numbers.predicted import signed
+from scaling_study.present.theme import MINUS_SIGN
 from scaling_study.spec import Pacing, Provenance
+
+
+def signed(value: float) -> str:
+    """A relative change with its sign, in tenths of a percent."""
+    return f"{round(value, 3) + 0.0:+.1%}".replace("-", MINUS_SIGN)
 
 
 def of_pacing(records: pl.DataFrame) -> dict[str, Number]:
@@ -24,8 +29,8 @@ def of_pacing(records: pl.DataFrame) -> dict[str, Number]:
 
 
 def _change(row: dict[str, float]) -> str:
-    span = f"{signed(row['change_low'])} to {signed(row['change_high'])}"
-    return f"{signed(row['change'])} ({span}) on {row['gpus']} ranks"
+    middle, low, high = (signed(row[f"change{end}"]) for end in ("", "_low", "_high"))
+    return f"{middle} ({low} to {high}) on {row['gpus']} ranks"
 
 
 def _verdict(changes: pl.DataFrame) -> str:
