@@ -423,3 +423,11 @@ def test_a_place_that_cannot_be_locked_is_said(checkout):
     (checkout / "results").write_bytes(b"")
     with pytest.raises(UserError, match=r"\.workflow\.lock: "):
         Plan({"studies": "first"}, checkout).lock()
+
+
+def test_a_figure_of_roofs_is_drawn_from_definitions_alone():
+    plan = Plan({}, ROOT)
+    figure = wildcards(study="paper", figure="cr-01")
+    assert plan.figure_records(figure) == plan.figure_timelines(figure) == []
+    definitions = {str(Path(path).relative_to(ROOT)) for path in plan.figure_definitions(figure)}
+    assert {"config/hardware/h100.yaml", "config/models/llama2-70b.yaml"} <= definitions

@@ -159,7 +159,7 @@ def _memory(claim: Claim) -> Roof | None:
     return Roof(
         regime=Regime.MEMORY,
         tokens_per_second=tokens * rate * claim.at_work / traffic,
-        arithmetic=f"{tokens:g} tokens a pass x {claim.at_work:,} x {rate / 1e9:.4g} GB/s / ({shown})",
+        arithmetic=f"{_counted(tokens)} a pass x {claim.at_work:,} x {rate / 1e9:.4g} GB/s / ({shown})",
     )
 
 
@@ -202,7 +202,7 @@ def _overhead(claim: Claim) -> Roof | None:
     return Roof(
         regime=Regime.OVERHEAD,
         tokens_per_second=tokens / seconds,
-        arithmetic=f"{tokens:g} tokens a pass / ({claim.kernels:,} kernels x {claim.launch_interval_s * 1e6:g} us)",
+        arithmetic=f"{_counted(tokens)} a pass / ({claim.kernels:,} kernels x {claim.launch_interval_s * 1e6:g} us)",
     )
 
 
@@ -224,8 +224,12 @@ def _capacity(claim: Claim) -> Roof | None:
     return Roof(
         regime=Regime.CAPACITY,
         tokens_per_second=tokens * rate / rest,
-        arithmetic=f"{said}; {tokens:g} tokens a pass x {rate / 1e9:.4g} GB/s from the host / {rest / 1e9:.4g} GB",
+        arithmetic=f"{said}; {_counted(tokens)} a pass x {rate / 1e9:.4g} GB/s from the host / {rest / 1e9:.4g} GB",
     )
+
+
+def _counted(tokens: float) -> str:
+    return f"{tokens:g} token{'' if tokens == 1 else 's'}"
 
 
 def _notes(claim: Claim, limit: Roof | None, share: float | None) -> Iterator[str]:
