@@ -176,5 +176,6 @@ def records_of_sweep(config: Config, study: Study, sweep: str, paths: tuple[Path
 
 def _require_runs(config: Config, study: Study, sweep: str, path: Path) -> pl.DataFrame:
     """The records of a file, if they are of the sweep's runs."""
+    records = read_records(path)  # a damaged file is named before a sweep that is not there
     run_ids = {run_id(run): run.hardware for run in expand(study, sweep, config.catalogue)}
-    return require_runs(read_records(path), run_ids, str(path), partly=study.sweeps[sweep].as_time_allows)
+    return require_runs(records, run_ids, str(path), partly=study.sweeps[sweep].as_time_allows)

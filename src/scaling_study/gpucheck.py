@@ -12,6 +12,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 from pathlib import Path
 
 import msgspec
@@ -85,7 +86,7 @@ def check_gpus(config: Config, output: Path, budget_s: float, say: Say) -> GpuRe
     hardware = hardware_of_device(machine.gpus[0].name, catalogue.hardware)
     platform = platform_of(config, hardware)
     _clear(output, study, platform)
-    alike = sum(gpu.name in hardware.device_names for gpu in machine.gpus)
+    alike = len(list(takewhile(lambda gpu: gpu.name in hardware.device_names, machine.gpus)))  # a rank's is its number
     say(f"{alike} x {machine.gpus[0].name}, torch {machine.torch}, driver {machine.driver or 'unknown'}")
     with tempfile.TemporaryDirectory(prefix="scaling-study-gpu-") as folder:
         session = _Session(config, study, platform, hardware, Path(folder), output, began_s + budget_s, say)

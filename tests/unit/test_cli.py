@@ -167,7 +167,7 @@ def test_version(run):
     ("arguments", "message"),
     [
         (("runs", "papper"),
-         "config/studies: there is no papper.yaml. Did you mean 'paper'? Known: mini, paper."),
+         "config/studies: there is no papper.yaml. Did you mean 'paper'? Known: gpu-check, mini, paper."),
         (("runs", "paper", "--sweep", "data-parallel"),
          "study paper: there is no sweep 'data-parallel'. Sweeps: collectives, data_parallel, "),
         (("runs", "mini", "--platform", "loacl"), "config/platforms: there is no loacl.yaml. Did you mean 'local'?"),

@@ -21,6 +21,7 @@ from scaling_study.measure.nvml import (
     Nvml,
     NvmlUnavailableError,
     UnreadableError,
+    is_slice,
 )
 from scaling_study.measure.power import PowerMeter, power_unavailable
 from scaling_study.spec import GpuIdentity, GpuReport, Hardware, PowerReport
@@ -297,7 +298,7 @@ def require_part(name: str, gpu: Hardware) -> None:
         NoGpuError: it is a slice of one.
         WrongPartError: it is another part.
     """
-    if " MIG " in f" {name} ":
+    if is_slice(name):
         raise NoGpuError(MIG_REFUSED.format(what=name))
     if name not in gpu.device_names:
         known = ", ".join(gpu.device_names) or "no part that exists"

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from scaling_study.measure.device import identity_of, nccl_version, why_no_cuda, xformers_version
-from scaling_study.measure.nvml import NoGpuError, Nvml, NvmlUnavailableError, visible
+from scaling_study.measure.nvml import MIG_REFUSED, NoGpuError, Nvml, NvmlUnavailableError, is_slice, visible
 from scaling_study.spec import MachineReport
 
 
@@ -28,8 +28,13 @@ def look(
     if why is not None:
         because = f" ({no_nvml})" if no_nvml and not hidden else ""
         return MachineReport(no_gpu=f"{why}{because}", no_nvml=no_nvml, torch=str(torch.__version__), driver=driver)
+    gpus = [identity_of(index, cuda) for index in range(cuda.device_count())]
+    slices = [gpu.name for gpu in gpus if is_slice(gpu.name)]
+    if slices:
+        reason = MIG_REFUSED.format(what=slices[0])
+        return MachineReport(no_gpu=reason, no_nvml=no_nvml, torch=str(torch.__version__), driver=driver)
     return MachineReport(
-        gpus=[identity_of(index, cuda) for index in range(cuda.device_count())],
+        gpus=gpus,
         no_nvml=no_nvml,
         torch=str(torch.__version__),
         cuda=torch.version.cuda,

@@ -285,6 +285,11 @@ def _named(entry: str, gpus: Sequence[GpuIdentity], environment: Mapping[str, st
     return matching[0] if len(matching) == 1 else None
 
 
+def is_slice(name: str) -> bool:
+    """Whether a device of that name is a MIG slice: CUDA calls one `NVIDIA H100 80GB HBM3 MIG 1g.10gb`."""
+    return "MIG" in name.split()
+
+
 def bus_id(text: str | None) -> tuple[int, ...] | None:
     """A PCI bus id as numbers, so that `0000:18:00.0` and `00000000:18:00.0` are one; None for what is none."""
     try:

@@ -74,10 +74,11 @@ def test_without_a_gpu_a_run_of_one_is_refused():
 
 
 def test_events_tell_the_time():
-    one = device("h100")
+    one, began_ns = device("h100"), time.perf_counter_ns()
     start = one.now()
     time.sleep(0.02)
-    assert one.between_ns(start, one.now()) == pytest.approx(20e6, rel=0.5)
+    end = one.now()
+    assert 20e6 <= one.between_ns(start, end) <= time.perf_counter_ns() - began_ns
 
 
 def test_power_needs_what_was_launched_before_to_be_over():

@@ -42,3 +42,10 @@ def test_without_a_driver_both_say_so():
     found = seen("a100", cuda=Cuda("a100", init="Found no NVIDIA driver on your system."), init="no_library")
     assert found.no_gpu.startswith(f"PyTorch {torch.__version__} finds no usable GPU: Found no NVIDIA driver on your")
     assert found.no_gpu.endswith("(no NVIDIA driver on this machine (NVML: NVML Shared Library Not Found))")
+
+
+def test_a_slice_that_cuda_shows_is_refused(monkeypatch):
+    monkeypatch.setitem(GPUS["a100"], "name", "NVIDIA A100-SXM4-80GB MIG 3g.40gb")
+    found = seen("a100")
+    assert found.gpus == []
+    assert found.no_gpu.startswith("NVIDIA A100-SXM4-80GB MIG 3g.40gb is a MIG slice: power, clocks and the peak")
