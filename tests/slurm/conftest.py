@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -17,7 +15,7 @@ import pytest
 
 from scaling_study.spec import Config, TrainingRun, expand, run_id
 from scaling_study.submit.slurm.nodes import blamed
-from tests.slurm.cluster import Cluster
+from tests.slurm.cluster import missing, private_cluster
 
 ROOT = Path(__file__).resolve().parents[2]
 SCENARIO = ROOT / "tests/workflow/scenario/config"
@@ -50,19 +48,10 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session")
 def cluster():
-    if os.geteuid() != 0:
-        pytest.skip("a private Slurm needs root")
-    if shutil.which("slurmctld", path=f"{os.environ['PATH']}:/usr/sbin") is None:
-        pytest.skip("Slurm is not installed: python -m tests.slurm.cluster install")
-    folder = Path(tempfile.mkdtemp(prefix="scaling-study-slurm-"))  # other users must be able to enter it
-    made = Cluster(folder)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a Slurm is left behind otherwise
-    try:
-        made.start()
+    if reason := missing():
+        pytest.skip(reason)
+    with private_cluster() as made:
         yield made
-    finally:
-        made.stop()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 class Study:
