@@ -23,7 +23,7 @@ help:
 	@echo 'make figure FIGURE=hst-04 STUDY=mini  redraw one figure from committed records (no torch)'
 	@echo 'make paper                            rebuild the paper from committed records (no torch)'
 	@echo 'make lint                             style, types, workflow format'
-	@echo 'make bench                            training beside transformers and torchtitan; starting, profiling, the model's limits'
+	@echo 'make bench                            training beside transformers and torchtitan; starting, profiling, submitting, limits of the model'
 	@echo 'make slurm-check                      a private Slurm on this Debian machine (root); the study through it, and faults'
 	@echo 'make clean                            remove what was measured and built; keep committed records and figures'
 
@@ -54,7 +54,8 @@ bench: $(VENV)/.train $(VENV)/.dev
 # Installs Debian packages, starts every daemon for itself, and leaves none behind.
 slurm-check: $(VENV)/.train $(VENV)/.dev
 	@$(BIN)/python -m tests.slurm.cluster install
-	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest tests/slurm
+	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest tests/slurm -m 'not alone' -n 2 --dist worksteal
+	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest tests/slurm -m alone
 
 clean:
 	rm -rf .snakemake paper/paper.pdf paper/build

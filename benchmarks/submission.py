@@ -121,7 +121,8 @@ def _commands(folder: Path) -> collections.Counter[str]:
 def _lines(what: str, measured: list[dict[str, Submission]]) -> list[Line]:
     """Of all rounds."""
     ours = [one["driver"] for one in measured]
-    assert not any(one.report.torch for one in ours), "the driver has imported torch"
+    if any(one.report.torch for one in ours):
+        raise RuntimeError("the driver has imported torch")
     submitit = f"submitit {metadata.version('submitit')}"
     peers = {"jobs": f"{submitit}, a job a run", "arrays": f"{submitit}, an array a shape"}
     lines = [

@@ -191,18 +191,21 @@ class Cluster:
         subprocess.run(command, env=self.environment, check=True, capture_output=True, timeout=30)
 
     def _start_database(self) -> None:
-        folder = self.root / "db"
+        folder, scratch = self.root / "db", self.root / "db-scratch"
+        scratch.mkdir(exist_ok=True)
+        environment = {**self.environment, "TMPDIR": str(scratch)}  # that of this process may not be mysql's to write
+        for one in (folder, scratch):
+            shutil.chown(one, "mysql")
         if not (folder / "mysql").exists():
-            shutil.chown(folder, "mysql")
             made = ["mariadb-install-db", "--user=mysql", f"--datadir={folder}", "--skip-test-db"]
-            subprocess.run(made, env=self.environment, check=True, capture_output=True, timeout=120)
+            subprocess.run(made, env=environment, check=True, capture_output=True, timeout=120)
         command = [
             "mariadbd", "--no-defaults", "--user=mysql", f"--datadir={folder}", f"--socket={folder}/sock",
             f"--port={self.port}", "--bind-address=127.0.0.1", f"--pid-file={folder}/pid",
             "--innodb-buffer-pool-size=64M", "--innodb-lock-wait-timeout=900", f"--log-error={folder}/err.log",
         ]  # fmt: skip
         subprocess.Popen(
-            command, env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
         client = ("mariadb", "--no-defaults", f"--socket={folder}/sock", "-e")

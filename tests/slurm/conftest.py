@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -44,6 +47,7 @@ slurm:
 def pytest_collection_modifyitems(items):
     for item in items:
         item.add_marker(pytest.mark.slurm)
+    items.sort(key=lambda item: item.path.stem != "test_mini")  # the longest first, where several workers share them
 
 
 @pytest.fixture(scope="session")
@@ -52,6 +56,19 @@ def cluster():
         pytest.skip(reason)
     with private_cluster() as made:
         yield made
+
+
+@functools.cache
+def prepared(config_folder, study_name):
+    """The folder of a study's data, prepared once for all tests."""
+    config, folder = Config(config_folder), Path(tempfile.mkdtemp(prefix="scaling-study-data-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    study = config.study(study_name)
+    runs = [run for sweep in study.sweeps for run in expand(study, sweep, config.catalogue)]
+    verb = [sys.executable, "-m", "scaling_study.cli", "--config", str(config_folder), "prepare"]
+    for data in sorted({run.protocol.data for run in runs if isinstance(run, TrainingRun)}):
+        subprocess.run([*verb, data, "--results", str(folder)], check=True, capture_output=True)
+    return folder / "data"
 
 
 class Study:
@@ -63,7 +80,7 @@ class Study:
         shutil.copytree(config, self.config)
         self.platform()
         self.drivers = []
-        self.prepare()
+        shutil.copytree(prepared(config, name), self.results / "data")
 
     def platform(self, **changes):
         """(Re)write the platform's file; `changes` are of its `slurm` settings."""
@@ -77,17 +94,6 @@ class Study:
 
     def command(self, *arguments):
         return [sys.executable, "-m", "scaling_study.cli", "--config", str(self.config), *arguments]
-
-    def prepare(self):
-        config = Config(self.config)
-        runs = [run for sweep in config.study(self.name).sweeps for run in expand(*self._sweep(config, sweep))]
-        for data in sorted({run.protocol.data for run in runs if isinstance(run, TrainingRun)}):
-            subprocess.run(
-                self.command("prepare", data, "--results", str(self.results)), check=True, capture_output=True
-            )
-
-    def _sweep(self, config, sweep):
-        return config.study(self.name), sweep, config.catalogue
 
     @property
     def results(self):
@@ -128,7 +134,7 @@ class Study:
 
     def run_ids(self, sweep="data_parallel"):
         config = Config(self.config)
-        return [run_id(run) for run in expand(*self._sweep(config, sweep))]
+        return [run_id(run) for run in expand(config.study(self.name), sweep, config.catalogue)]
 
     def store(self, name):
         return self.results / "store/cluster" / name
@@ -180,7 +186,7 @@ class Study:
 
     def until_running(self, name, attempt=-1):
         """Wait until a run is at its iterations."""
-        self.until(lambda: self.attempts(name) and (self.attempts(name)[attempt] / "progress.json").exists())
+        self.until(lambda: self.attempts(name) and (self.attempts(name)[attempt] / "progress.json").exists(), 120)
         return self.entries(name)[attempt]
 
 

@@ -16,8 +16,8 @@ TWO = 1  # of the runs of the sweep, the one of two ranks
 
 @pytest.fixture(autouse=True)
 def long_enough(study):
-    """Runs of some ten seconds, so that something can happen to them."""
-    _set_iterations(study, 700)
+    """Runs of some seconds, so that something can happen to them."""
+    _set_iterations(study, 300)
 
 
 def _set_iterations(study, count):
