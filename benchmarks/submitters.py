@@ -93,7 +93,8 @@ def _submit(folder: Path, *, in_arrays: bool) -> None:
 
     for shape, members in shapes().items():
         executor = submitit.SlurmExecutor(folder=folder / "jobs")
-        executor.update_parameters(**parameters(platform(), shape, "submission"))
+        told = {"nodes": shape.nodes, "ntasks_per_node": shape.tasks_per_node}  # as anybody would
+        executor.update_parameters(**parameters(platform(), shape, "submission") | told)
         payloads = [encode_run(run).decode() for run in members]
         if in_arrays:
             executor.map_array(start_rank, payloads, [""] * len(payloads))

@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -37,6 +38,7 @@ PARTITIONS = (
 _WAIT_S = 120.0
 #: With more nodes than this, one that does not answer for long is busy, not dead: all share the cores of a machine.
 _MANY = 16
+_AT_ONCE = 8
 
 
 def install() -> None:
@@ -138,8 +140,8 @@ class Cluster:
         self._until("slurmdbd answers", lambda: self._succeeds("sacctmgr", "-n", "show", "cluster"))
         self.run("sacctmgr", "-i", "add", "cluster", "private", check=False)
         self._start_daemon("slurmctld", "-c", "-f", str(self.conf))
-        for name in self.names:
-            self.start_node(name)
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            list(pool.map(self.start_node, self.names))
 
     def stop(self) -> None:
         """End every process that belongs to this folder: daemons, steps, ranks, and whoever asks this Slurm."""

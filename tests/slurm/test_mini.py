@@ -26,7 +26,7 @@ def test_its_records_are_those_of_one_machine(mini):
     sweeps = [name for name, sweep in Config(mini.config).study("mini").sweeps.items() if sweep.status == "ready"]
     drivers = [mini.start(sweep) for sweep in sweeps]  # all at once, as a workflow starts them
     for driver in drivers:
-        code, said = mini.finish(driver, timeout_s=1200)
+        code, said = mini.finish(driver, timeout_s=2400)
         assert code == 0, said
     assert sorted(path.stem for path in COMMITTED.glob("*.parquet")) == sorted(sweeps)
     for sweep in sweeps:

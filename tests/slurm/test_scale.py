@@ -144,7 +144,7 @@ def test_slurm_would_take_every_run_as_the_driver_submits_it(platform, passed, t
         ({"qos": "gold"}, Shape(1, EACH, 15), "Invalid qos"),
         ({"partition": "h200"}, Shape(1, EACH, 15), "invalid partition"),
         ({"constraint": "ib"}, Shape(1, EACH, 15), "Invalid feature"),
-        ({}, Shape(513, EACH, 15), "Requested node configuration is not available"),
+        ({}, Shape(513, EACH, 15), "More processors requested than permitted"),
         ({}, Shape(1, EACH + 1, 15), "Requested node configuration is not available"),
         ({}, Shape(1, EACH, 10_000), "time limit"),
     ],
