@@ -27,7 +27,7 @@ help:
 	@echo 'make figure FIGURE=hst-04 STUDY=mini  redraw one figure from committed records (no torch)'
 	@echo 'make paper                            rebuild the paper from committed records (no torch)'
 	@echo 'make lint                             style, types, workflow format'
-	@echo 'make bench                            training beside transformers and torchtitan; starting, profiling, limits of the model'
+	@echo 'make bench                            training beside transformers and torchtitan; starting, profiling, submitting, limits of the model'
 	@echo 'make slurm-check                      a private Slurm on this Debian machine (root); the study through it, and faults'
 	@echo 'make gpu-check                        one GPU or several, in 8 minutes, beside what is predicted of them'
 	@echo '  PYTHON=python3 VENV=0 OUT=folder    ... with the packages that are there; where the files go'
@@ -62,7 +62,8 @@ bench: $(VENV)/.train $(VENV)/.dev
 # Installs Debian packages, starts every daemon for itself, and leaves none behind.
 slurm-check: $(VENV)/.train $(VENV)/.dev
 	@$(BIN)/python -m tests.slurm.cluster install
-	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest tests/slurm
+	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest tests/slurm -m 'not alone' -n 2 --dist worksteal
+	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest tests/slurm -m alone
 
 # VENV=0 sets nothing up: it uses the packages of PYTHON, and names those that are missing.
 ifeq ($(VENV),0)

@@ -12,11 +12,20 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from benchmarks import first_step, lines, one_process, performance_model, profiled_window, trace_reading, two_ranks
+from benchmarks import (
+    first_step,
+    lines,
+    one_process,
+    performance_model,
+    profiled_window,
+    submission,
+    trace_reading,
+    two_ranks,
+)
 from benchmarks.lines import Line
 
 _ROUNDS = 5
-_NAMES = ("one-process", "two-ranks", "profiled-window", "first-step", "performance-model", "extraction", "traces")
+_NAMES = ("one-process", "two-ranks", "profiled-window", "first-step", "performance-model", "extraction", "traces", "submission")
 
 
 @click.command(context_settings={"show_default": True})
@@ -28,6 +37,8 @@ _NAMES = ("one-process", "two-ranks", "profiled-window", "first-step", "performa
 )
 def main(only: tuple[str, ...], rounds: int, alike: bool, output: Path) -> None:
     """Compare with peers: training with transformers and torchtitan, traces with HTA; hold the rest to its limits.
+
+    Submission needs root and Debian's Slurm (python -m tests.slurm.cluster install), and is left out elsewhere.
 
     Exit code 1 where ours is slower than a peer or a limit by more than noise: even the upper end of the 95% interval
     of the ratio is below 1; or where the model's workload differs from the training code's.
@@ -44,6 +55,7 @@ def main(only: tuple[str, ...], rounds: int, alike: bool, output: Path) -> None:
         "performance-model": performance_model.run,
         "extraction": performance_model.run_extraction,
         "traces": trace_reading.run,
+        "submission": submission.run,
     }
     for name in only or _NAMES:
         click.echo(f"{name} ...", err=True)
@@ -56,7 +68,7 @@ def main(only: tuple[str, ...], rounds: int, alike: bool, output: Path) -> None:
 
 def _versions() -> dict[str, str]:
     versions = {}
-    for name in ("scaling-study", "torch", "transformers", "torchtitan", "snakemake"):
+    for name in ("scaling-study", "torch", "transformers", "torchtitan", "snakemake", "submitit"):
         with contextlib.suppress(metadata.PackageNotFoundError):
             versions[name] = metadata.version(name)
     return versions

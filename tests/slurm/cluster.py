@@ -5,24 +5,40 @@
     python -m tests.slurm.cluster stop FOLDER
 
 Every daemon, socket and file is its own, under the folder; a Slurm that the machine has is left alone. Node names
-resolve (they are put into /etc/hosts), because ranks meet by them.
+resolve (they are put into /etc/hosts), because ranks meet by them. Hundreds of nodes fit on one machine: a slurmd takes
+some 6 MB and 25 ms to start.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+import psutil
 
 PACKAGES = ("slurm-wlm", "slurmdbd", "munge", "mariadb-server")
 NODES, CPUS, GPUS = 4, 8, 8
-_WAIT_S = 60.0
+#: Lines of slurm.conf: one partition for jobs, one whose jobs push the others aside.
+PARTITIONS = (
+    "PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO PriorityTier=1 "
+    "PreemptMode=REQUEUE",
+    "PartitionName=urgent Nodes=ALL MaxTime=INFINITE State=UP OverSubscribe=NO PriorityTier=10",
+)
+_WAIT_S = 120.0
+#: With more nodes than this, one that does not answer for long is busy, not dead: all share the cores of a machine.
+_MANY = 16
+_AT_ONCE = 8
 
 
 def install() -> None:
@@ -35,6 +51,34 @@ def install() -> None:
     subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
 
 
+def missing() -> str | None:
+    """Why there can be no private Slurm here, as a sentence; None if there can."""
+    if os.geteuid() != 0:
+        return "a private Slurm needs root"
+    if shutil.which("slurmctld", path=_path()) is None:
+        return "Slurm is not installed: python -m tests.slurm.cluster install"
+    return None
+
+
+@contextlib.contextmanager
+def private_cluster(**options) -> Iterator[Cluster]:
+    """A cluster in a temporary folder; however this process is asked to end, nothing of it is left.
+
+    Args:
+        options: those of `Cluster`.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="scaling-study-slurm-"))
+    cluster = Cluster(folder, **options)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()
+        signal.signal(signal.SIGTERM, before)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def _path() -> str:
     return f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 
@@ -45,14 +89,23 @@ class Cluster:
     Args:
         root: folder of everything.
         nodes: how many slurmds.
+        cpus: that a node claims to have.
         gpus: fake ones, null devices, a node.
+        partitions: their lines in slurm.conf.
     """
 
-    def __init__(self, root: Path, nodes: int = NODES, gpus: int = GPUS) -> None:
-        self.root, self.nodes, self.gpus = root.resolve(), nodes, gpus
+    def __init__(
+        self,
+        root: Path,
+        nodes: int = NODES,
+        cpus: int = CPUS,
+        gpus: int = GPUS,
+        partitions: Sequence[str] = PARTITIONS,
+    ) -> None:
+        self.root, self.nodes, self.cpus, self.gpus, self.partitions = root.resolve(), nodes, cpus, gpus, partitions
         self.names = [f"ssn{index}" for index in range(1, nodes + 1)]
         self.conf = self.root / "slurm.conf"
-        self.port = _free_ports(nodes + 4)
+        self.port = 0
 
     @property
     def environment(self) -> dict[str, str]:
@@ -68,6 +121,15 @@ class Cluster:
 
     def start(self) -> None:
         """Start every daemon and wait until all nodes are idle."""
+        with _one_at_a_time():  # until its ports are taken, they look free to another
+            self.port = _free_ports(self.nodes + 3)
+            self._start_daemons()
+        self._until("all nodes are idle", self._all_idle)
+        self.run("sacctmgr", "-i", "add", "account", "research", check=False)
+        self.run("sacctmgr", "-i", "add", "user", "root", "account=research", check=False)
+        self._until("root may submit jobs", lambda: self._succeeds("srun", "--immediate=5", "-n1", "true"))
+
+    def _start_daemons(self) -> None:
         for folder in ("state", "spool", "log", "run", "dev", "munge", "db"):
             (self.root / folder).mkdir(parents=True, exist_ok=True)
         self.root.chmod(0o755)
@@ -78,20 +140,17 @@ class Cluster:
         self._until("slurmdbd answers", lambda: self._succeeds("sacctmgr", "-n", "show", "cluster"))
         self.run("sacctmgr", "-i", "add", "cluster", "private", check=False)
         self._start_daemon("slurmctld", "-c", "-f", str(self.conf))
-        for name in self.names:
-            self.start_node(name)
-        self._until("all nodes are idle", self._all_idle)
-        self.run("sacctmgr", "-i", "add", "account", "research", check=False)
-        self.run("sacctmgr", "-i", "add", "user", "root", "account=research", check=False)
-        self._until("root may submit jobs", lambda: self._succeeds("srun", "--immediate=5", "-n1", "true"))
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            list(pool.map(self.start_node, self.names))
 
     def stop(self) -> None:
         """End every process that belongs to this folder: daemons, steps, ranks, and whoever asks this Slurm."""
-        self._kill("mariadbd", signal.SIGTERM)
-        for pid, line in _processes():
-            if pid != os.getpid() and "mariadbd" not in line and self._owns(pid, line):
+        spared = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}  # they may name the folder
+        while found := [pid for pid, line in _processes() if pid not in spared and self._owns(pid, line)]:
+            for pid in found:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
+            time.sleep(0.05)  # one that was starting another
 
     def start_node(self, name: str) -> None:
         """Start one slurmd."""
@@ -134,18 +193,21 @@ class Cluster:
         subprocess.run(command, env=self.environment, check=True, capture_output=True, timeout=30)
 
     def _start_database(self) -> None:
-        folder = self.root / "db"
+        folder, scratch = self.root / "db", self.root / "db-scratch"
+        scratch.mkdir(exist_ok=True)
+        environment = {**self.environment, "TMPDIR": str(scratch)}  # that of this process may not be mysql's to write
+        for one in (folder, scratch):
+            shutil.chown(one, "mysql")
         if not (folder / "mysql").exists():
-            shutil.chown(folder, "mysql")
             made = ["mariadb-install-db", "--user=mysql", f"--datadir={folder}", "--skip-test-db"]
-            subprocess.run(made, env=self.environment, check=True, capture_output=True, timeout=120)
+            subprocess.run(made, env=environment, check=True, capture_output=True, timeout=120)
         command = [
             "mariadbd", "--no-defaults", "--user=mysql", f"--datadir={folder}", f"--socket={folder}/sock",
             f"--port={self.port}", "--bind-address=127.0.0.1", f"--pid-file={folder}/pid",
             "--innodb-buffer-pool-size=64M", "--innodb-lock-wait-timeout=900", f"--log-error={folder}/err.log",
         ]  # fmt: skip
         subprocess.Popen(
-            command, env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
         client = ("mariadb", "--no-defaults", f"--socket={folder}/sock", "-e")
@@ -172,22 +234,19 @@ class Cluster:
             if not device.exists():
                 subprocess.run(["mknod", str(device), "c", "1", "3"], check=True)
         last = self.gpus - 1
-        (root / "gres.conf").write_text(
-            "".join(f"NodeName={name} Name=gpu File={root}/dev/gpu[0-{last}]\n" for name in self.names)
-        )
+        names = f"ssn[1-{self.nodes}]"
+        (root / "gres.conf").write_text(f"NodeName={names} Name=gpu File={root}/dev/gpu[0-{last}]\n")
         (root / "cgroup.conf").write_text("CgroupAutomount=no\n")
-        nodes = "".join(
-            f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={self.port + 3 + index} CPUs={CPUS} "
+        ports = f"[{self.port + 3}-{self.port + 2 + self.nodes}]"
+        nodes = (
+            f"NodeName={names} NodeHostname={host} NodeAddr=127.0.0.1 Port={ports} CPUs={self.cpus} "
             f"RealMemory=4000 Gres=gpu:{self.gpus} State=UNKNOWN\n"
-            for index, name in enumerate(self.names)
         )
-        partitions = (
-            "PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO PriorityTier=1 "
-            "PreemptMode=REQUEUE\n"
-            "PartitionName=urgent Nodes=ALL MaxTime=INFINITE State=UP OverSubscribe=NO PriorityTier=10\n"
-        )
-        settings = _SETTINGS.format(host=host, root=root, port1=self.port + 1, port2=self.port + 2, user="root")
-        self.conf.write_text(f"{settings}{nodes}{partitions}")
+        settings = _SETTINGS.format(
+            host=host, root=root, port1=self.port + 1, port2=self.port + 2, user="root",
+            dead_s=300 if self.nodes > _MANY else 10, message_s=100 if self.nodes > _MANY else 30,
+        )  # fmt: skip
+        self.conf.write_text("\n".join([settings + nodes, *self.partitions, ""]))
 
     def _start_daemon(self, name: str, *arguments: str) -> None:
         subprocess.run([name, *arguments], env=self.environment, check=True, capture_output=True, timeout=60)
@@ -247,7 +306,8 @@ AccountingStorageHost=127.0.0.1
 AccountingStoragePort={port1}
 AccountingStoragePass={root}/munge/socket
 AccountingStorageTRES=gres/gpu
-AccountingStorageEnforce=limits
+AccountingStorageEnforce=limits,qos
+EnforcePartLimits=ALL
 ReturnToService=2
 JobRequeue=1
 KillWait=5
@@ -255,9 +315,9 @@ MinJobAge=300
 InactiveLimit=0
 Waittime=0
 SlurmctldTimeout=30
-SlurmdTimeout=10
+SlurmdTimeout={dead_s}
 UnkillableStepTimeout=30
-MessageTimeout=30
+MessageTimeout={message_s}
 TCPTimeout=10
 PropagateResourceLimits=NONE
 SlurmctldPort={port2}
@@ -286,6 +346,14 @@ def _free_ports(count: int) -> int:
                 continue
             return first
     raise RuntimeError("no free ports")
+
+
+@contextlib.contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    """Of all processes of this machine that start a cluster."""
+    with Path("/run/lock/scaling-study-slurm.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def _make_resolvable(names: list[str]) -> None:

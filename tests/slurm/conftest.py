@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import os
+import atexit
+import functools
 import shutil
 import signal
 import subprocess
@@ -17,7 +18,7 @@ import pytest
 
 from scaling_study.spec import Config, TrainingRun, expand, run_id
 from scaling_study.submit.slurm.nodes import blamed
-from tests.slurm.cluster import Cluster
+from tests.slurm.cluster import missing, private_cluster
 
 ROOT = Path(__file__).resolve().parents[2]
 SCENARIO = ROOT / "tests/workflow/scenario/config"
@@ -46,23 +47,28 @@ slurm:
 def pytest_collection_modifyitems(items):
     for item in items:
         item.add_marker(pytest.mark.slurm)
+    items.sort(key=lambda item: item.path.stem != "test_mini")  # the longest first, where several workers share them
 
 
 @pytest.fixture(scope="session")
 def cluster():
-    if os.geteuid() != 0:
-        pytest.skip("a private Slurm needs root")
-    if shutil.which("slurmctld", path=f"{os.environ['PATH']}:/usr/sbin") is None:
-        pytest.skip("Slurm is not installed: python -m tests.slurm.cluster install")
-    folder = Path(tempfile.mkdtemp(prefix="scaling-study-slurm-"))  # other users must be able to enter it
-    made = Cluster(folder)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a Slurm is left behind otherwise
-    try:
-        made.start()
+    if reason := missing():
+        pytest.skip(reason)
+    with private_cluster() as made:
         yield made
-    finally:
-        made.stop()
-        shutil.rmtree(folder, ignore_errors=True)
+
+
+@functools.cache
+def prepared(config_folder, study_name):
+    """The folder of a study's data, prepared once for all tests."""
+    config, folder = Config(config_folder), Path(tempfile.mkdtemp(prefix="scaling-study-data-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    study = config.study(study_name)
+    runs = [run for sweep in study.sweeps for run in expand(study, sweep, config.catalogue)]
+    verb = [sys.executable, "-m", "scaling_study.cli", "--config", str(config_folder), "prepare"]
+    for data in sorted({run.protocol.data for run in runs if isinstance(run, TrainingRun)}):
+        subprocess.run([*verb, data, "--results", str(folder)], check=True, capture_output=True)
+    return folder / "data"
 
 
 class Study:
@@ -74,7 +80,7 @@ class Study:
         shutil.copytree(config, self.config)
         self.platform()
         self.drivers = []
-        self.prepare()
+        shutil.copytree(prepared(config, name), self.results / "data")
 
     def platform(self, **changes):
         """(Re)write the platform's file; `changes` are of its `slurm` settings."""
@@ -88,17 +94,6 @@ class Study:
 
     def command(self, *arguments):
         return [sys.executable, "-m", "scaling_study.cli", "--config", str(self.config), *arguments]
-
-    def prepare(self):
-        config = Config(self.config)
-        runs = [run for sweep in config.study(self.name).sweeps for run in expand(*self._sweep(config, sweep))]
-        for data in sorted({run.protocol.data for run in runs if isinstance(run, TrainingRun)}):
-            subprocess.run(
-                self.command("prepare", data, "--results", str(self.results)), check=True, capture_output=True
-            )
-
-    def _sweep(self, config, sweep):
-        return config.study(self.name), sweep, config.catalogue
 
     @property
     def results(self):
@@ -139,7 +134,7 @@ class Study:
 
     def run_ids(self, sweep="data_parallel"):
         config = Config(self.config)
-        return [run_id(run) for run in expand(*self._sweep(config, sweep))]
+        return [run_id(run) for run in expand(config.study(self.name), sweep, config.catalogue)]
 
     def store(self, name):
         return self.results / "store/cluster" / name
@@ -191,7 +186,7 @@ class Study:
 
     def until_running(self, name, attempt=-1):
         """Wait until a run is at its iterations."""
-        self.until(lambda: self.attempts(name) and (self.attempts(name)[attempt] / "progress.json").exists())
+        self.until(lambda: self.attempts(name) and (self.attempts(name)[attempt] / "progress.json").exists(), 120)
         return self.entries(name)[attempt]
 
 

@@ -16,8 +16,8 @@ TWO = 1  # of the runs of the sweep, the one of two ranks
 
 @pytest.fixture(autouse=True)
 def long_enough(study):
-    """Runs of some ten seconds, so that something can happen to them."""
-    _set_iterations(study, 700)
+    """Runs of some seconds, so that something can happen to them."""
+    _set_iterations(study, 300)
 
 
 def _set_iterations(study, count):
@@ -157,7 +157,18 @@ def test_a_preempted_run_is_submitted_again(study):
     driver = study.start()
     study.until_running(name_of(study))
     urgent = study.cluster.run(
-        "sbatch", "--parsable", "-p", "urgent", "-N", "4", "--ntasks-per-node=8", "--mem=1G", "--wrap", "sleep 5"
+        "sbatch",
+        "--parsable",
+        "-p",
+        "urgent",
+        "-N",
+        "4",
+        "--ntasks-per-node=8",
+        "--mem=1G",
+        "-o",
+        "/dev/null",
+        "--wrap",
+        "sleep 5",
     ).strip()
     code, said = study.finish(driver)
     assert code == 0, said

@@ -10,6 +10,8 @@ import pytest
 
 from tests.slurm.cluster import _environment, _processes
 
+pytestmark = pytest.mark.alone  # what else works on this machine makes other nodes look slow
+
 
 def ranks_on(node):
     """Process ids of a check's ranks on a node."""

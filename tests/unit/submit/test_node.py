@@ -1,5 +1,7 @@
 """On a node a rank is a fresh process that submitit starts; a collective run goes through it to its result."""
 
+from pathlib import Path
+
 import msgspec
 import pytest
 
@@ -14,7 +16,8 @@ from scaling_study.spec import (
     RunFiles,
     RunResult,
 )
-from scaling_study.submit.node import start_rank
+from scaling_study.submit.node import _require_own_attempt, start_rank
+from scaling_study.submit.slurm import ledger
 from scaling_study.submit.verdict import reported_failures
 from scaling_study.submit.version import code_digest
 
@@ -66,3 +69,32 @@ def test_a_node_with_other_code_refuses_and_says_so(assignment, tmp_path, monkey
         job.result()
     (failure,) = reported_failures(AttemptFiles(tmp_path / "attempts/001"), 2)
     assert "the driver's 0123456789ab)" in failure.message
+
+
+def submitted_as(assignment, name):
+    """The attempt's entry in the ledger, under a name."""
+    entry = ledger.Entry(name=name, index=0, job_id="12", submitted_at="2030-01-31T12:00:00", minutes=15, nodes=1)
+    ledger.write(Path(assignment.attempt_folder), entry)
+    return msgspec.json.encode(assignment).decode()
+
+
+def test_a_job_leaves_an_attempt_that_was_submitted_again_alone(assignment, monkeypatch):
+    payload = submitted_as(assignment, "scaling-study-new")
+    monkeypatch.setenv("SLURM_JOB_NAME", "scaling-study-old")
+    with pytest.raises(SystemExit) as ended:
+        _require_own_attempt(payload)
+    assert ended.value.code == "this attempt is that of job scaling-study-new now; scaling-study-old leaves it alone"
+
+
+@pytest.mark.parametrize("name", ["scaling-study-new", None], ids=["in the job", "in no job"])
+def test_a_job_measures_the_attempt_that_is_its_own(assignment, monkeypatch, name):
+    payload = submitted_as(assignment, "scaling-study-new")
+    monkeypatch.delenv("SLURM_JOB_NAME", raising=False)
+    if name:
+        monkeypatch.setenv("SLURM_JOB_NAME", name)
+    assert _require_own_attempt(payload) is None
+
+
+def test_a_job_measures_an_attempt_of_which_the_ledger_says_nothing(assignment, monkeypatch):
+    monkeypatch.setenv("SLURM_JOB_NAME", "scaling-study-old")
+    assert _require_own_attempt(msgspec.json.encode(assignment).decode()) is None

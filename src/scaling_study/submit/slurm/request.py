@@ -84,8 +84,6 @@ def parameters(platform: Platform, shape: Shape, name: str, avoid: Sequence[str]
         "constraint": asked.constraint,
         "exclude": exclude or None,
         "time": shape.minutes,
-        "nodes": shape.nodes,
-        "ntasks_per_node": shape.tasks_per_node,
         "cpus_per_task": asked.cpus_per_task,
         "gpus_per_node": shape.tasks_per_node if asked.gpus else None,
         "exclusive": True if asked.exclusive else None,
@@ -95,6 +93,9 @@ def parameters(platform: Platform, shape: Shape, name: str, avoid: Sequence[str]
         "setup": [*asked.setup, *_exports(asked.environment)],
         "srun_args": [*SRUN_ARGUMENTS, f"--cpus-per-task={asked.cpus_per_task}"],
         "additional_parameters": {
+            # not told to submitit itself, which would keep objects for every task of every job: 70 MB for a sweep
+            "nodes": shape.nodes,
+            "ntasks_per_node": shape.tasks_per_node,
             "no-requeue": True,  # a run is submitted again as another attempt
             "mem": f"{asked.memory_gib_per_node}G" if asked.memory_gib_per_node else "0",
         },

@@ -56,8 +56,8 @@ def test_at_once_run_as_many_nodes_as_the_platform_allows():
 def test_everything_that_a_job_would_guess_is_stated():
     found = parameters(platform(cpus_per_task=16, exclusive=True, account="a", qos="q"), Shape(2, 8, 30), "n")
     assert found["srun_args"] == ["--cpu-bind=none", "--kill-on-bad-exit=1", "--wait=30", "--cpus-per-task=16"]
-    assert found["additional_parameters"] == {"no-requeue": True, "mem": "0"}
-    assert (found["gpus_per_node"], found["ntasks_per_node"], found["time"]) == (8, 8, 30)
+    assert found["additional_parameters"] == {"no-requeue": True, "mem": "0", "nodes": 2, "ntasks_per_node": 8}
+    assert (found["gpus_per_node"], found["time"]) == (8, 30)
     assert (found["account"], found["qos"], found["exclusive"]) == ("a", "q", True)
     assert "constraint" not in found
 

@@ -4,6 +4,7 @@ import os
 import re
 import stat
 import sys
+import tracemalloc
 from pathlib import Path
 
 import msgspec
@@ -144,3 +145,15 @@ def test_an_entry_comes_back(tmp_path):
     ledger.write(tmp_path, entry)
     assert ledger.read(tmp_path) == entry
     assert msgspec.json.decode(ledger.path_of(tmp_path).read_bytes())["job_id"] is None
+
+
+def test_memory_does_not_grow_with_the_tasks_of_an_array(sbatch, tmp_path):
+    """64 jobs of 2,048 tasks: as much as the largest array of the paper study."""
+    sbatch()
+    many = assignments(tmp_path, 64)
+    submit(many[:2], PLATFORM, Shape(2, 8, 45), tmp_path / "jobs")  # what is imported
+    tracemalloc.start()
+    submit(many, PLATFORM, Shape(256, 8, 45), tmp_path / "jobs")
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak_bytes < 5e6
