@@ -25,7 +25,16 @@ from benchmarks import (
 from benchmarks.lines import Line
 
 _ROUNDS = 5
-_NAMES = ("one-process", "two-ranks", "profiled-window", "first-step", "performance-model", "extraction", "traces", "submission")
+_NAMES = (
+    "one-process",
+    "two-ranks",
+    "profiled-window",
+    "first-step",
+    "performance-model",
+    "extraction",
+    "traces",
+    "submission",
+)
 
 
 @click.command(context_settings={"show_default": True})
