@@ -73,7 +73,7 @@ def selected(records: pl.DataFrame, where: Mapping[str, str | int], figure: str)
 
 def without_invalid(records: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
     """The records that can be true, and a sentence for every other one; a table that is not of records as it is."""
-    if "outcome" not in records.columns:
+    if not {"run_id", "outcome"} <= set(records.columns):
         return records, ()
     invalid = records.filter(outcome=Outcome.INVALID).sort("run_id", "provenance")
     said = [f"Not drawn, since it cannot be true: {row['run_id']}, {row['reason']}." for row in invalid.to_dicts()]
