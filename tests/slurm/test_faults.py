@@ -157,19 +157,9 @@ def test_a_preempted_run_is_submitted_again(study):
     driver = study.start()
     study.until_running(name_of(study))
     urgent = study.cluster.run(
-        "sbatch",
-        "--parsable",
-        "-p",
-        "urgent",
-        "-N",
-        "4",
-        "--ntasks-per-node=8",
-        "--mem=1G",
-        "-o",
-        "/dev/null",
-        "--wrap",
-        "sleep 5",
-    ).strip()
+        "sbatch", "--parsable", "-p", "urgent", "-N", "4", "--ntasks-per-node=8", "--mem=1G", "-o", "/dev/null",
+        "--wrap", "sleep 5",
+    ).strip()  # fmt: skip
     code, said = study.finish(driver)
     assert code == 0, said
     assert "PREEMPTED" in said

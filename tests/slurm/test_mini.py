@@ -15,7 +15,7 @@ def mini(cluster, tmp_path):
     """On one node of eight cores: Slurm lets so many ranks run at once, since all share the cores of this machine."""
     made = Study(cluster, tmp_path, ROOT / "config", "mini")
     made.platform(
-        tasks_per_node=8, first_iteration_limit_s=300, run_limit_s=600, most_minutes=20,
+        tasks_per_node=8, first_iteration_limit_s=300, iteration_limit_s=120, run_limit_s=600, most_minutes=20,
         exclude=f"{cluster.names[1]},{cluster.names[2]},{cluster.names[3]}",
     )  # fmt: skip
     yield made
