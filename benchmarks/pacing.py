@@ -34,7 +34,7 @@ from scaling_study.training.step import Trainer
 
 MODEL = Model(name="tiny", layers=2, hidden=64, heads=4, kv_heads=4, ffn=176, vocabulary=256, source="benchmark")
 ITERATIONS, DISCARD = 56, 8
-DELAY_S = 0.05
+DELAY_S = 0.25  # more than five times the spread of iterations on a machine that is not overrun
 LATE = 5
 
 CONTEXT: Any = multiprocessing.get_context("forkserver")

@@ -26,7 +26,7 @@ def draw(records: pl.DataFrame, context: FigureContext) -> alt.TopLevelMixin:
     rate = value_axis(RATE, "words/s", from_zero(frame[RATE]))
     change = value_axis(
         "change", "change of throughput", around(changes["change_low"], changes["change_high"], pl.Series([0.0])),
-        format="+.1~%",
+        format="+.2~%",
     )  # fmt: skip
     variation = value_axis(CV, "CV of iteration time", from_zero(frame[f"{CV}_high"]), format="~g")
     in_pairs = [
