@@ -54,13 +54,16 @@ def differences(config: Config, a: Path, b: Path) -> Differences:
     Raises:
         UserError: one is missing, damaged or holds no records, or they have no run in common.
     """
-    frames = [_records(path) for path in (a, b)]
+    by_sweep = a.is_dir() and b.is_dir()
+    frames = [_records(path, by_sweep=by_sweep) for path in (a, b)]
     judged = [judge(config.claims, evidence_of(config, [path])) for path in (a, b)]
     return Differences(names=(str(a), str(b)), found=compare(*frames), claims=list(_changed(*judged)))
 
 
-def _records(path: Path) -> pl.DataFrame:
-    return pl.concat([read_records(one) for one in parquet_files([path]) if one.parent.name != _MODEL])
+def _records(path: Path, *, by_sweep: bool) -> pl.DataFrame:
+    """The records of a file or folder; of folders with their sweep, which tells runs apart that differ in it alone."""
+    files = [one for one in parquet_files([path]) if one.parent.name != _MODEL]
+    return pl.concat([read_records(one).with_columns(sweep=pl.lit(one.stem if by_sweep else "")) for one in files])
 
 
 def _changed(a: Sequence[Judged], b: Sequence[Judged]) -> Iterator[ClaimChange]:

@@ -78,7 +78,7 @@ def test_people_see_what_holds_what_does_not_and_why(capsys, monkeypatch) -> Non
     assert "What does not come out as the sources say:" in said
     assert "- dp-throughput-drop, predicted, holds in shape only: change of words/s per GPU" in said
     assert "expected \N{MINUS SIGN}37.22% ± 5 points, which would need slowdown of computation" in said
-    assert "- coordination-table, predicted, not testable here: there are no records of coordination." in said
+    assert "- coordination-table, predicted, does not hold: change of words/s from pacing off" in said
     assert "No constant of the model is fitted on a claim" in said
 
 

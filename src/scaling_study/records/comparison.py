@@ -73,6 +73,10 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 def compare(a: pl.DataFrame, b: pl.DataFrame) -> Comparison:
     """Compare records of the same runs, measured or predicted twice, or measured once and predicted once.
 
+    Args:
+        a: records; a column `sweep`, if it is there, tells runs apart as well.
+        b: likewise.
+
     Raises:
         UserError: they have no run in common.
     """
@@ -87,7 +91,7 @@ def compare(a: pl.DataFrame, b: pl.DataFrame) -> Comparison:
     ended = pairs.filter(pl.col("outcome") != pl.col("outcome_b"))
     return Comparison(
         numbers=_numbers(pairs),
-        outcomes=ended.select("run_id", a="outcome", b="outcome_b").sort("run_id"),
+        outcomes=ended.select("run_id", a="outcome", b="outcome_b").unique().sort("run_id"),
         only_a=_without(first, second),
         only_b=_without(second, first),
         repeated=all(_has_repeats(records) for records in (a, b)),
@@ -100,8 +104,10 @@ def _runs(records: pl.DataFrame) -> pl.DataFrame:
     Adds `run`, which is the same for the same run, and for each metric `<metric>_from` and `<metric>_to`.
     """
     ranges = [expression for metric, time in METRICS.items() for expression in _range(metric, time)]
-    same = pl.concat_str([pl.col(name).cast(pl.String).fill_null("") for name in _SAME_RUN], separator="|")
-    frame = records.unique(["run_id", "provenance"], keep="first", maintain_order=True).with_columns(*ranges, run=same)
+    sweep = ["sweep"] if "sweep" in records.columns else []
+    same = pl.concat_str([pl.col(name).cast(pl.String).fill_null("") for name in [*_SAME_RUN, *sweep]], separator="|")
+    once = records.unique(["run_id", "provenance", *sweep], keep="first", maintain_order=True)
+    frame = once.with_columns(*ranges, run=same)
     measured = [*METRICS, LOSS]
     return (
         frame.sort("run_id")
@@ -140,7 +146,8 @@ def _numbers(pairs: pl.DataFrame) -> pl.DataFrame:
     parts = [_of_metric(pairs, metric) for metric in METRICS]
     frame = pl.concat([*parts, _losses(pairs)]).filter(pl.col("a").is_not_null() & pl.col("b").is_not_null())
     size = pl.col("change").abs().round_sig_figs(6)
-    return frame.sort("moved", size, "run_id", "metric", descending=[True, True, False, False], nulls_last=True)
+    ordered = frame.sort("moved", size, "run_id", "metric", descending=[True, True, False, False], nulls_last=True)
+    return ordered.unique(["run_id", "metric", "provenance_a", "provenance_b"], keep="first", maintain_order=True)
 
 
 def _of_metric(pairs: pl.DataFrame, metric: str) -> pl.DataFrame:

@@ -340,22 +340,25 @@ def _profiled():
     import torch.distributed as dist
     from torch.distributed.device_mesh import init_device_mesh
 
+    from scaling_study.measure.device import CpuDevice
     from scaling_study.measure.profile import profile_iterations
 
     mesh = init_device_mesh("cpu", (2, 1), mesh_dim_names=("dp", "tp"))
     left = torch.ones(128, 128)
 
-    def iterate(_, around):
-        with around:
-            product = left @ left
-            work = dist.all_reduce(product, group=mesh.get_group("dp"), async_op=True)
-            torch.relu(left)
-            work.wait()
+    def iterate(iterations, around):
+        for _ in iterations:
+            with around():
+                product = left @ left
+                work = dist.all_reduce(product, group=mesh.get_group("dp"), async_op=True)
+                torch.relu(left)
+                work.wait()
+        return []
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
         before_ns = time.time_ns()
-        trace = profile_iterations(iterate, range(3), mesh, path, dist.get_rank())
+        trace = profile_iterations(iterate, range(3), CpuDevice(), mesh, path, dist.get_rank())
         return dist.get_rank(), trace.spans.to_dicts(), trace.iteration_ns, before_ns, time.time_ns(), path.exists()
 
 
