@@ -237,6 +237,7 @@ def doctor(config: Config, platform_name: str | None, as_json: bool) -> None:
         click.get_current_context().exit(EXIT_USER_ERROR)
 
 
+@cli.command()
 @click.argument("study_name", metavar="STUDY")
 @click.argument("sweep_name", metavar="SWEEP")
 @click.option("--platform", "platform_name", required=True, help="Whose run store.")

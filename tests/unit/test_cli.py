@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -10,7 +11,7 @@ import time
 import pytest
 
 from scaling_study import __version__
-from scaling_study.cli import main
+from scaling_study.cli import cli, main
 from scaling_study.processes import identity
 from scaling_study.records import read_records, record_of, write_records
 from scaling_study.spec import Config, Outcome, Provenance, expand, run_id
@@ -18,6 +19,7 @@ from scaling_study.submit import RunStore
 from scaling_study.submit.slurm import ledger
 from tests.unit.samples import CONFIG, PART, ROOT, TINY, run_result, training_run
 
+RULES = [f"workflow/rules/{name}.smk" for name in ("measure", "predict", "present")]
 SMALL_DATA = "{title: t, source: synthetic, documents: 60, words: 1500, vocabulary: 500}"
 
 
@@ -596,3 +598,10 @@ def test_claims_and_compare(run, tmp_path):
 )
 def test_what_claims_and_compare_refuse(run, arguments, message):
     assert message in one_message(run(*arguments))
+
+
+@pytest.mark.parametrize("path", ["README.md", "CONTRIBUTING.md", *RULES])
+def test_every_verb_that_documents_and_rules_call_is_there(path):
+    called = re.findall(r"(?:\"|bin/)scaling-study ([a-z][a-z-]+)", (ROOT / path).read_text(encoding="utf-8"))
+    assert set(called) <= set(cli.commands)
+    assert called or path == "CONTRIBUTING.md"
