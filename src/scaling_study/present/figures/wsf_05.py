@@ -48,7 +48,7 @@ def draw(records: pl.DataFrame, context: FigureContext) -> alt.TopLevelMixin:
 
 
 def _lines(frame: pl.DataFrame, x: Axis, y: Axis, *, named: bool = False) -> list[alt.Chart]:
-    """A line without pacing and one with; names stand in the upper left corner, since the lines may coincide."""
+    """A line without pacing and one with; names stand in the lower right corner, since the lines may coincide."""
     layers: list[alt.Chart] = []
     for place, (pacing, name) in enumerate(PACINGS.items()):
         part, color = frame.filter(pl.col("pacing") == pacing), COLORS[pacing]
@@ -56,7 +56,8 @@ def _lines(frame: pl.DataFrame, x: Axis, y: Axis, *, named: bool = False) -> lis
             layers += panels.spread(part, x, y, f"{CV}_low", f"{CV}_high", color)
         layers += panels.marks(part, x, y, color)
         if named:
-            layers.append(panels.words(name, (6, 8 + place * (theme.NOTE_SIZE + 2)), color=color))
+            corner = (BOX.width - 4, BOX.height - 17 + place * (theme.NOTE_SIZE + 2))
+            layers.append(panels.words(name, corner, color=color, align="right"))
     return layers
 
 
