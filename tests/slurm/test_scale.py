@@ -17,7 +17,17 @@ import msgspec
 import pytest
 
 from scaling_study.errors import UserError
-from scaling_study.spec import Assignment, AttemptFiles, Config, Outcome, RunFiles, expand, ranks_of, run_id
+from scaling_study.spec import (
+    Assignment,
+    AttemptFiles,
+    Config,
+    Outcome,
+    RunFiles,
+    can_measure,
+    expand,
+    ranks_of,
+    run_id,
+)
 from scaling_study.submit import RunStore, SlurmDriver
 from scaling_study.submit.expected import expected_seconds
 from scaling_study.submit.slurm import ledger
@@ -93,7 +103,8 @@ def sweeps_of(platform):
     """The runs of the study that a platform measures, sweep by sweep."""
     study = CONFIG.study("paper")
     sweeps = [expand(study, name, CONFIG.catalogue) for name, sweep in study.sweeps.items() if sweep.status == "ready"]
-    own = [[run for run in runs if run.hardware == platform.hardware] for runs in sweeps]
+    hardware = CONFIG.catalogue.hardware[platform.hardware]
+    own = [[run for run in runs if can_measure(run, hardware)] for runs in sweeps]
     return [runs for runs in own if runs]
 
 
