@@ -7,13 +7,9 @@ from pathlib import Path
 import polars as pl
 
 from scaling_study.campaign import records_of_sweep
-from scaling_study.claims import judged_by
 from scaling_study.errors import UserError
-from scaling_study.present.claims import claims_table
 from scaling_study.present.figures import draw_figure
-from scaling_study.present.paper import build_paper
 from scaling_study.present.render import render
-from scaling_study.present.report import build_report
 from scaling_study.present.tables import make_table, write_table
 from scaling_study.records import read_table, with_reported
 from scaling_study.spec import DEFINITIONS, PREDICT, Config, Study
@@ -63,6 +59,9 @@ def tabulate(config: Config, study: Study, name: str, files: tuple[Path, ...], o
     """
     request = study.table(name)
     if request.of == "claims":
+        from scaling_study.claims import judged_by
+        from scaling_study.present.claims import claims_table
+
         write_table(claims_table(judged_by(config, files)), output, name)
         return
     source = None
@@ -92,6 +91,9 @@ def build(
     Raises:
         UserError: a file is missing or damaged, a figure or a number is missing, or the sources have an error.
     """
+    from scaling_study.claims import judged_by
+    from scaling_study.present.paper import build_paper
+
     frames = _records_by_study(config, record_files)
     studies = [config.study(name) for name in frames]
     tables = {path.stem: read_table(path) for path in table_files}
@@ -118,6 +120,10 @@ def report_of(
     Raises:
         UserError: a file is missing or damaged, or a figure is missing.
     """
+    from scaling_study.claims import judged_by
+    from scaling_study.present.claims import claims_table
+    from scaling_study.present.report import build_report
+
     frames = _records_by_study(config, record_files)
     studies = sorted((config.study(name) for name in frames), key=lambda study: study.platform != PREDICT)
     shown = {

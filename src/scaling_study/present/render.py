@@ -34,9 +34,10 @@ def render(chart: alt.TopLevelMixin, folder: Path, name: str) -> list[Path]:
     spec = specification(chart)
     version = alt.SCHEMA_VERSION.rpartition(".")[0]
     options: dict[str, Any] = {"vl_version": version, "format_locale": LOCALE, "allowed_base_urls": []}
+    svg = vl_convert.vegalite_to_svg(spec, **options)
     contents = {
-        "svg": vl_convert.vegalite_to_svg(spec, **options).encode(),
-        "png": vl_convert.vegalite_to_png(spec, ppi=PIXELS_PER_INCH, **options),
+        "svg": svg.encode(),
+        "png": vl_convert.svg_to_png(svg, ppi=PIXELS_PER_INCH),  # as from the chart, without drawing it twice
         "vl.json": (json.dumps(spec, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode(),
     }
     paths = [folder / f"{name}.{suffix}" for suffix in contents]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 import msgspec
 import polars as pl
+from altair.utils.schemapi import debug_mode
 
 from scaling_study.errors import UserError
 from scaling_study.present.context import FigureContext, context_for
@@ -118,4 +119,5 @@ def draw_figure(
         )
     names = drawn["hardware"].unique().sort().to_list() if "hardware" in drawn.columns else []
     context = context_for(study, name, request, catalogue, names, timelines)
-    return module.draw(drawn, msgspec.structs.replace(context, left_out=invalid))
+    with debug_mode(False):  # what is drawn is validated once, as a whole, not part by part as well
+        return module.draw(drawn, msgspec.structs.replace(context, left_out=invalid))
