@@ -89,7 +89,8 @@ def evidence_of(config: Config, paths: Sequence[Path]) -> Evidence:
     Raises:
         UserError: a file is missing or damaged, or there is none.
     """
-    files = [path for path in parquet_files(paths) if not set(path.parts[-3:-2]) & set(config.claims.apart)]
+    apart = config.claims.apart
+    files = [path for path in parquet_files(paths) if not set(path.parts[-3:-2]) & set(apart)]
     records = [(path.stem, read_records(path)) for path in files if path.parent.name != _MODEL]
     tables = {path.stem: path for path in files if path.parent.name == _MODEL}
     executors = {name: platform.executor for name, platform in config.platforms.items()}
