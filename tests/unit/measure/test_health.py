@@ -31,19 +31,19 @@ def test_the_product_is_in_the_precision_that_the_device_trains_in(name, precisi
     assert training_precision(None) is Precision.FP32
 
 
-def check(folder, digest):
+def check(folder, digest, ranks):
     return NodeCheck(
-        folder=str(folder), ranks=2, code_digest=digest, threads_per_rank=1, gemm_size=64, copy_bytes=2**16,
+        folder=str(folder), ranks=ranks, code_digest=digest, threads_per_rank=1, gemm_size=64, copy_bytes=2**16,
         message_bytes=2**12, repeats=3,
     )  # fmt: skip
 
 
-def submitted(tmp_path, digest):
+def submitted(tmp_path, digest, ranks=2):
     from submitit import LocalExecutor
 
     executor = LocalExecutor(folder=tmp_path / "jobs")
-    executor.update_parameters(tasks_per_node=2, timeout_min=2)
-    return executor.submit(start_check, msgspec.json.encode(check(tmp_path, digest)).decode(), "127.0.0.1")
+    executor.update_parameters(tasks_per_node=ranks, timeout_min=2)
+    return executor.submit(start_check, msgspec.json.encode(check(tmp_path, digest, ranks)).decode(), "127.0.0.1")
 
 
 def test_two_ranks_of_a_node_report(tmp_path, monkeypatch):
@@ -58,7 +58,7 @@ def test_two_ranks_of_a_node_report(tmp_path, monkeypatch):
 
 
 def test_a_node_with_other_code_refuses(tmp_path):
-    job = submitted(tmp_path, "0123456789abcdef")
+    job = submitted(tmp_path, "0123456789abcdef", ranks=1)
     with pytest.raises(Exception, match="this node runs other code"):
         job.results()
     assert not AttemptFiles(tmp_path).health(0).exists()

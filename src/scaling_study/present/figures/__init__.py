@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 import msgspec
 import polars as pl
-from altair.utils.schemapi import debug_mode
 
 from scaling_study.errors import UserError
 from scaling_study.present.context import FigureContext, context_for
@@ -105,6 +104,8 @@ def draw_figure(
     Raises:
         UserError: the study has no such figure, no module draws it, or no record is there to draw.
     """
+    from altair.utils.schemapi import debug_mode
+
     request = study.figure(name)
     module = figure_module(request.draw or name)
     if request.of in OF_DEFINITIONS:
