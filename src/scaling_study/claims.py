@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
+import polars as pl
 from rich.markup import escape
 from rich.table import Column, Table
 
@@ -81,6 +82,21 @@ def judged_by(config: Config, paths: Sequence[Path]) -> list[Judged]:
     return judge(config.claims, evidence_of(config, paths))
 
 
+def judged_of(
+    config: Config, records: Iterable[tuple[str, pl.DataFrame]], tables: Mapping[str, pl.DataFrame]
+) -> list[Judged]:
+    """The same by what was read already.
+
+    Args:
+        records: a sweep with some of its records, as often as there are.
+        tables: of the model, by name.
+
+    Raises:
+        UserError: a claim is not valid.
+    """
+    return judge(config.claims, _evidence(config, records, tables))
+
+
 def evidence_of(config: Config, paths: Sequence[Path]) -> Evidence:
     """The records of files and folders, by where they come from; a file's name is that of its sweep.
 
@@ -93,11 +109,15 @@ def evidence_of(config: Config, paths: Sequence[Path]) -> Evidence:
     files = [path for path in parquet_files(paths) if not set(path.parts[-3:-2]) & set(apart)]
     records = [(path.stem, read_records(path)) for path in files if path.parent.name != _MODEL]
     tables = {path.stem: path for path in files if path.parent.name == _MODEL}
+    return _evidence(config, records, {name: read_table(tables[name]) for name in tables.keys() & {_SENSITIVITY}})
+
+
+def _evidence(
+    config: Config, records: Iterable[tuple[str, pl.DataFrame]], tables: Mapping[str, pl.DataFrame]
+) -> Evidence:
     executors = {name: platform.executor for name, platform in config.platforms.items()}
     return Evidence(
-        frames=by_place(records, executors),
-        catalogue=config.catalogue,
-        sensitivity=read_table(tables[_SENSITIVITY]) if _SENSITIVITY in tables else None,
+        frames=by_place(records, executors), catalogue=config.catalogue, sensitivity=tables.get(_SENSITIVITY)
     )
 
 

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-import importlib.util
 import os
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from enum import StrEnum
+from importlib import metadata
 from pathlib import Path
 
 import msgspec
 import psutil
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from rich.markup import escape
 from rich.table import Column, Table
 
 from scaling_study.console import printer
+from scaling_study.measure.nvml import Nvml, NvmlUnavailableError
 from scaling_study.processes import available_cores
 from scaling_study.recordfile import is_damaged
 from scaling_study.spec import Executor, Platform
 
-#: Distributions by what they are for; the first is needed for anything.
-BASE = ("altair", "polars", "snakemake", "typst", "vl-convert-python")
-TRAINING = ("torch", "submitit", "tokenizers", "nvidia-ml-py")
-_PYTHON = ((3, 11), (3, 14))
+#: The distribution whose own requirements everything is held against.
+_OURS = "scaling-study"
 _ROOM_GB, _MEMORY_GIB = 3.0, 4.0  # what `make study` takes: its environment most of the disk, four ranks the memory
 _GIB, _GB = 2**30, 1e9
 
@@ -83,37 +84,48 @@ def print_findings(findings: list[Finding]) -> None:
 
 
 def _python() -> Finding:
-    least, beyond = (".".join(map(str, version)) for version in _PYTHON)
-    found = ".".join(map(str, sys.version_info[:3]))
-    if _PYTHON[0] <= sys.version_info[:2] < _PYTHON[1]:
+    bounds, found = metadata.metadata(_OURS)["Requires-Python"], ".".join(map(str, sys.version_info[:3]))
+    if SpecifierSet(bounds).contains(found):
         return Finding("Python", State.OK, found)
-    return Finding(
-        "Python", State.WRONG, found, f"Name one from {least} to before {beyond}: make study PYTHON=python3.11"
-    )
+    return Finding("Python", State.WRONG, found, f"Name one that is {bounds}: make study PYTHON=python3.11")
 
 
 def _packages() -> Iterator[Finding]:
-    sets = (("figures and paper", BASE, ".", State.WRONG), ("measuring", TRAINING, ".[train]", State.ABSENT))
-    for what, names, extra, state in sets:
-        versions = {name: _version(name) for name in names}
-        missing = [name for name, version in versions.items() if version is None]
-        command = f"pip install -c constraints/cpu.txt -e '{extra}'"
-        if missing:
-            yield Finding(f"packages for {what}", state, f"without {', '.join(missing)}", command)
-        else:
-            said = ", ".join(f"{name} {version}" for name, version in versions.items())
-            yield Finding(f"packages for {what}", State.OK, said)
-    xformers = _version("xformers")
-    remedy = (
-        "" if xformers else "On a machine with GPUs: pip install -e '.[gpu]'; without it torch's own attention runs."
+    """What is installed against what this package itself says that it requires."""
+    without_gpu = "On a machine with GPUs: pip install -e '.[gpu]'; without it torch's own attention runs."
+    sets = (
+        ("figures and paper", "", State.WRONG, "pip install -c constraints/cpu.txt -e ."),
+        ("measuring", "train", State.ABSENT, "pip install -c constraints/cpu.txt -e '.[train]'"),
+        ("GPUs", "gpu", State.ABSENT, without_gpu),
     )
-    yield Finding("xformers", State.OK if xformers else State.ABSENT, xformers or "not installed", remedy)
+    for what, extra, state, remedy in sets:
+        versions = {one: _version(one.name) for one in _requirements(extra)}
+        missing = [one.name for one, version in versions.items() if version is None]
+        wrong = [f"without {', '.join(missing)}"] if missing else []
+        wrong += [
+            f"{one.name} is {version}, not {one.specifier}"
+            for one, version in versions.items()
+            if version is not None and not one.specifier.contains(version, prereleases=True)
+        ]
+        if wrong:
+            yield Finding(f"packages for {what}", state, "; ".join(wrong), remedy)
+        else:
+            said = ", ".join(f"{one.name} {version}" for one, version in versions.items())
+            yield Finding(f"packages for {what}", State.OK, said)
+
+
+def _requirements(extra: str) -> list[Requirement]:
+    """What an extra alone requires; without one, what everything does."""
+    found = [Requirement(line) for line in metadata.requires(_OURS) or ()]
+    if not extra:
+        return [one for one in found if one.marker is None]
+    return [one for one in found if one.marker is not None and one.marker.evaluate({"extra": extra})]
 
 
 def _version(name: str) -> str | None:
     try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
         return None
 
 
@@ -173,21 +185,16 @@ def _slurm() -> Iterator[Finding]:
 
 def _gpus() -> Finding:
     """What NVML sees; no GPU is no fault."""
-    if importlib.util.find_spec("pynvml") is None:
-        return Finding("GPUs", State.ABSENT, "nvidia-ml-py is not installed", "pip install -e '.[train]'")
-    import pynvml
-
     try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError as error:
+        nvml = Nvml()
+    except NvmlUnavailableError as error:
         return Finding("GPUs", State.ABSENT, f"none seen: {error}", "Nothing, unless this machine has one: its driver.")
     try:
-        handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
-        names = [str(pynvml.nvmlDeviceGetName(handle)) for handle in handles]
-        driver = pynvml.nvmlSystemGetDriverVersion()
-    except pynvml.NVMLError as error:
+        names = Counter(gpu.identity.name for gpu in nvml.gpus())
+    except NvmlUnavailableError as error:
         return Finding("GPUs", State.ABSENT, f"cannot be asked: {error}", "Load the driver again, or reboot.")
+    else:
+        said = ", ".join(f"{count} x {name}" for name, count in names.items()) or "none"
+        return Finding("GPUs", State.OK, f"{said}; driver {nvml.driver()}")
     finally:
-        pynvml.nvmlShutdown()
-    said = ", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names))
-    return Finding("GPUs", State.OK, f"{said}; driver {driver}")
+        nvml.close()

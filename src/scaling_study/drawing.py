@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import polars as pl
@@ -91,13 +92,13 @@ def build(
     Raises:
         UserError: a file is missing or damaged, a figure or a number is missing, or the sources have an error.
     """
-    from scaling_study.claims import judged_by
+    from scaling_study.claims import judged_of
     from scaling_study.present.paper import build_paper
 
     frames = _records_by_study(config, record_files)
     studies = [config.study(name) for name in frames]
     tables = {path.stem: read_table(path) for path in table_files}
-    judged = judged_by(config, (*record_files, *table_files))
+    judged = judged_of(config, _by_sweep(frames), tables)
     build_paper(studies, frames, tables, judged, config.catalogue, figures_folder, Path("paper"), output)
 
 
@@ -120,7 +121,7 @@ def report_of(
     Raises:
         UserError: a file is missing or damaged, or a figure is missing.
     """
-    from scaling_study.claims import judged_by
+    from scaling_study.claims import judged_of
     from scaling_study.present.claims import claims_table
     from scaling_study.present.report import build_report
 
@@ -131,8 +132,14 @@ def report_of(
         for study in studies
     }
     spans = {path.stem: read_timeline_file(path) for path in timelines}
-    claims = claims_table(judged_by(config, (*record_files, *table_files)))
+    tables = {path.stem: read_table(path) for path in table_files}
+    claims = claims_table(judged_of(config, _by_sweep(frames), tables))
     build_report(studies, shown, spans, claims, figures_folder, output)
+
+
+def _by_sweep(frames: Mapping[str, Mapping[str, pl.DataFrame]]) -> list[tuple[str, pl.DataFrame]]:
+    """The records of all studies, sweep after sweep."""
+    return [(sweep, frame) for of_study in frames.values() for sweep, frame in of_study.items()]
 
 
 def _records_by_study(config: Config, record_files: tuple[Path, ...]) -> dict[str, dict[str, pl.DataFrame]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,7 +11,6 @@ from rich.console import Console
 from rich.table import Table
 
 from scaling_study.console import printer
-from scaling_study.errors import write_atomically
 from scaling_study.predict.benchmarks import Comparison, call_ratios, compare
 from scaling_study.predict.calibration import (
     NINETY,
@@ -37,6 +35,7 @@ from scaling_study.predict.planning import Plan
 from scaling_study.predict.scores import choice_loss, score
 from scaling_study.predict.sensitivity import sensitivity
 from scaling_study.predict.validation import SourceReport, reports, validate
+from scaling_study.records import write_parquet
 from scaling_study.spec import Config, TrainingRun, expand
 
 _CONSTANTS = 8  # that are printed, those that move a prediction most
@@ -59,7 +58,7 @@ def run_validate(path: Path, config_root: Path, output: Path | None) -> None:
     for reason, count in counts.head(_REASONS).iter_rows():
         console.print(f"{count} rows without a prediction: {reason}", markup=False, soft_wrap=True)
     if output is not None:
-        _write_parquet(validated, output)
+        write_parquet(output, validated)
 
 
 def run_calibrate(
@@ -80,7 +79,7 @@ def run_calibrate(
     console.print(_left_out(left))
     _print_memory(judged, console)
     if output is not None:
-        _write_parquet(validation_table(judged, left), output)
+        write_parquet(output, validation_table(judged, left))
     if write:
         small, large = (call_ratios(library, whole.constants, large=size) for size in (False, True))
         write_sets(parameter_sets(whole, left, small, large), library.folder)
@@ -99,7 +98,7 @@ def run_sensitivity(config: Config, study_name: str, output: Path | None) -> Non
         )
         console.print(_moved(part.head(_CONSTANTS)))
     if output is not None:
-        _write_parquet(found, output)
+        write_parquet(output, found)
 
 
 def run_fabric(config: Config, study_name: str, sweep_name: str, output: Path | None) -> None:
@@ -119,7 +118,7 @@ def run_fabric(config: Config, study_name: str, sweep_name: str, output: Path | 
         shown.add_row(str(fabric), str(placement), str(nodes), *cells)
     printer().print(shown)
     if output is not None:
-        _write_parquet(found, output)
+        write_parquet(output, found)
 
 
 def _moved(part: pl.DataFrame) -> Table:
@@ -132,12 +131,6 @@ def _moved(part: pl.DataFrame) -> Table:
             row["constant"], f"{row['value']:.4g}", interval, changes, _shown(row["needed"], ".3g"), row["meaning"]
         )
     return table
-
-
-def _write_parquet(table: pl.DataFrame, output: Path) -> None:
-    buffer = io.BytesIO()
-    table.write_parquet(buffer, compression="zstd")
-    write_atomically(output, buffer.getvalue())
 
 
 def print_plans(plans: Sequence[Plan], count: int) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from scaling_study.errors import UserError, write_atomically
+from scaling_study.errors import UserError
+from scaling_study.records import write_parquet
 from scaling_study.spec import Config, RunResult, TrainingRun, expand, run_id
 from scaling_study.spec.synchronisation import Cause, Synchronisation
 from scaling_study.submit import RunStore
@@ -65,11 +65,7 @@ def write_observed(
             where=f"study {study_name}, sweep {sweep_name}",
             remedy="Set observe_synchronisation in its protocol, or pacing.",
         )
-    buffer = io.BytesIO()
-    pl.DataFrame(rows, schema=SCHEMA).sort("kind", "run_id", "axis", "rank", "place").write_parquet(
-        buffer, compression="zstd"
-    )
-    write_atomically(output, buffer.getvalue())
+    write_parquet(output, pl.DataFrame(rows, schema=SCHEMA).sort("kind", "run_id", "axis", "rank", "place"))
 
 
 def _result(store: RunStore, run: Any) -> RunResult:

@@ -16,26 +16,20 @@ from scaling_study.errors import UserError
 from scaling_study.roofline import bus_factor
 from scaling_study.spec import CollectiveOp, SpanKind
 from scaling_study.timeline import (
+    NO_EXPOSURE,
     SCHEMA,
     DeviceTrace,
-    Exposure,
     by_collective,
     exposure,
     exposure_of_groups,
     read_trace,
+    unions,
     waits,
     window,
     write_timeline_file,
 )
 
 _LONGEST = 120
-_NOTHING = Exposure(
-    compute_ns=0,
-    communication_ns=0,
-    exposed_communication_ns=0,
-    communication_by_axis_ns={},
-    exposed_by_axis_ns={},
-)
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,9 +100,9 @@ def _bounds(spans: pl.DataFrame) -> tuple[int, int]:
 def _describe(
     path: Path, trace: DeviceTrace, rank: int, device: pl.DataFrame, start_ns: int, end_ns: int
 ) -> dict[str, Any]:
-    found = exposure(device).get(rank, _NOTHING)
-    busy = exposure(device.with_columns(kind=pl.lit(SpanKind.COMPUTE.value))).get(rank, _NOTHING).compute_ns
-    memory = device.filter(pl.col("kind") == SpanKind.MEMORY).with_columns(kind=pl.lit(SpanKind.COMPUTE.value))
+    found = exposure(device).get(rank, NO_EXPOSURE)
+    layers = {"busy": pl.lit(value=True), "memory": pl.col("kind") == SpanKind.MEMORY}
+    flattened = unions(device, layers)
     groups = exposure_of_groups(device).with_columns(_ms("communication_ns"), _ms("exposed_communication_ns"))
     return {
         "file": str(path),
@@ -121,8 +115,8 @@ def _describe(
         "compute_ms": found.compute_ns / 1e6,
         "communication_ms": found.communication_ns / 1e6,
         "exposed_communication_ms": found.exposed_communication_ns / 1e6,
-        "memory_ms": exposure(memory).get(rank, _NOTHING).compute_ns / 1e6,
-        "idle_ms": (end_ns - start_ns - busy) / 1e6,
+        "memory_ms": flattened["memory"] / 1e6,
+        "idle_ms": (end_ns - start_ns - flattened["busy"]) / 1e6,
         "communication_by_axis_ms": {name: ns / 1e6 for name, ns in found.communication_by_axis_ns.items()},
         "exposed_by_axis_ms": {name: ns / 1e6 for name, ns in found.exposed_by_axis_ns.items()},
         "groups": groups.select("group", "axis", "communication_ms", "exposed_communication_ms").to_dicts(),

@@ -47,6 +47,13 @@ def test_missing_packages_are_named_with_the_command_that_installs_them(monkeypa
     assert measuring.remedy == "pip install -c constraints/cpu.txt -e '.[train]'"
 
 
+def test_a_version_that_is_not_of_those_required_is_named(monkeypatch):
+    version = doctor._version
+    monkeypatch.setattr(doctor, "_version", lambda name: "2.9.1" if name == "torch" else version(name))
+    measuring = found()["packages for measuring"]
+    assert (measuring.state, measuring.found) == (State.ABSENT, "torch is 2.9.1, not <2.14,>=2.10")
+
+
 def test_altered_and_missing_records_are_wrong(tmp_path):
     assert found(tmp_path)["committed records"].found.startswith("none in ")
     place = tmp_path / "results/cached/mini/local"
@@ -76,17 +83,12 @@ def test_too_little_room_is_wrong_and_too_little_memory_is_said(monkeypatch):
     assert (found()["memory"].state, found()["memory"].found) == (State.ABSENT, "2.0 GiB")
 
 
-class Nvml(types.SimpleNamespace):
-    class NVMLError(Exception):
-        pass
-
-
 def nvml(names, fails=None):
     def begin():
         if fails:
-            raise Nvml.NVMLError(fails)
+            raise RuntimeError(fails)
 
-    return Nvml(
+    return types.SimpleNamespace(
         nvmlInit=begin, nvmlShutdown=lambda: None, nvmlDeviceGetCount=lambda: len(names),
         nvmlDeviceGetHandleByIndex=lambda index: index, nvmlDeviceGetName=lambda index: names[index],
         nvmlSystemGetDriverVersion=lambda: "580.95",
@@ -97,11 +99,11 @@ def nvml(names, fails=None):
     ("module", "state", "said"),
     [
         (nvml(["NVIDIA H100 80GB HBM3"] * 8), "ok", "8 x NVIDIA H100 80GB HBM3; driver 580.95"),
-        (nvml([], fails="Driver Not Loaded"), "absent", "none seen: Driver Not Loaded"),
+        (nvml([], fails="Driver Not Loaded"), "absent", "none seen: NVML: Driver Not Loaded"),
+        (None, "absent", "none seen: nvidia-ml-py is not installed"),
     ],
 )
 def test_gpus_are_counted_by_name(monkeypatch, module, state, said):
     monkeypatch.setitem(sys.modules, "pynvml", module)
-    monkeypatch.setattr(doctor.importlib.util, "find_spec", lambda _: True)
     gpus = found()["GPUs"]
     assert (gpus.state, gpus.found) == (state, said)

@@ -15,21 +15,14 @@ import torch
 from scaling_study.measure.device import Device
 from scaling_study.measure.failures import NotFiniteError
 from scaling_study.measure.observer import Observer, observer_of, watched_backend
-from scaling_study.measure.profile import profile_iterations
+from scaling_study.measure.profile import ProfiledWindow, profile_iterations
 from scaling_study.measure.report import Measurement, environment
 from scaling_study.processes import available_cores
 from scaling_study.spec import Assignment, AttemptFiles, Axis, RankReport, RunFiles, TrainingRun
-from scaling_study.timeline import UNKNOWN_AXIS, Exposure, exposure, write_timeline_file
+from scaling_study.timeline import NO_EXPOSURE, UNKNOWN_AXIS, exposure, write_timeline_file
 from scaling_study.training.step import Trainer
 from scaling_study.training.tokens import TokenFile
 
-_NOTHING = Exposure(
-    compute_ns=0,
-    communication_ns=0,
-    exposed_communication_ns=0,
-    communication_by_axis_ns={},
-    exposed_by_axis_ns={},
-)
 #: Metrics of a record that are made of spans.
 _OF_SPANS = (
     "compute_s",
@@ -56,7 +49,7 @@ def measure_training(
     run, model = assignment.run, assignment.model
     assert isinstance(run, TrainingRun)
     assert model is not None
-    protocol, run_files = run.protocol, RunFiles(Path(assignment.run_folder))
+    protocol = run.protocol
     tokens = TokenFile(Path(assignment.data_folder), protocol.data)
     device.watch_memory()
     trainer = Trainer(run, model, device.torch_device, watched_backend(run))
@@ -69,11 +62,8 @@ def measure_training(
     arrivals = observer.finish(socket.gethostname(), rank) if observer else None
     loop.observer = None
     peak_gib, losses, gpu = device.peak_memory_gib(), loop.losses.copy(), device.report()
-    window = range(protocol.iterations, protocol.iterations + protocol.profiled_iterations)
-    keep = run_files.trace if assignment.keep_trace and rank == 0 else None
-    seen = profile_iterations(loop.run, window, device, loop.trainer.mesh, files.trace(rank), rank, keep)
-    write_timeline_file(run_files.timeline(rank), seen.spans)
-    times, scaler = exposure(seen.spans).get(rank, _NOTHING), loop.trainer.scaler
+    seen = _profiled(loop, assignment, files, rank)
+    times, scaler = exposure(seen.spans).get(rank, NO_EXPOSURE), trainer.scaler
     report = RankReport(
         rank=rank,
         host=socket.gethostname(),
@@ -102,6 +92,16 @@ def measure_training(
         unavailable=dict.fromkeys(_OF_SPANS, seen.missing) if seen.missing else {},
     )
     return Measurement(report=report, environment=used, arrivals=arrivals)
+
+
+def _profiled(loop: _Loop, assignment: Assignment, files: AttemptFiles, rank: int) -> ProfiledWindow:
+    """The iterations after the timed ones, under the profiler; this rank's timeline is written."""
+    protocol, run_files = loop.trainer.run.protocol, RunFiles(Path(assignment.run_folder))
+    window = range(protocol.iterations, protocol.iterations + protocol.profiled_iterations)
+    keep = run_files.trace if assignment.keep_trace and rank == 0 else None
+    seen = profile_iterations(loop.run, window, loop.device, loop.trainer.mesh, files.trace(rank), rank, keep)
+    write_timeline_file(run_files.timeline(rank), seen.spans)
+    return seen
 
 
 class _InFlight(NamedTuple):

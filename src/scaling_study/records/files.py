@@ -55,6 +55,17 @@ def read_records(path: Path) -> pl.DataFrame:
     return frame
 
 
+def write_parquet(path: Path, table: pl.DataFrame) -> None:
+    """Write a table that is not of records, complete or not at all.
+
+    Raises:
+        UserError: the file cannot be written.
+    """
+    buffer = io.BytesIO()
+    table.write_parquet(buffer, compression="zstd")
+    write_atomically(path, buffer.getvalue())
+
+
 def read_table(path: Path) -> pl.DataFrame:
     """A table from parquet.
 

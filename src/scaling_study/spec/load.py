@@ -71,6 +71,7 @@ class Config:
     def __init__(self, root: Path) -> None:
         self.root = root
         self._catalogue: Catalogue | None = None
+        self._studies: dict[str, Study] = {}
 
     def study(self, name: str) -> Study:
         """The study of that name, with what its tables of reported numbers hold.
@@ -78,9 +79,11 @@ class Config:
         Raises:
             UserError: it or a table does not exist or is not valid.
         """
-        study = self._one("studies", name, Study)
-        points = [point for path in self.reported_files(study) for point in read_points(path)]
-        return msgspec.structs.replace(study, reported=(*study.reported, *points))
+        if name not in self._studies:
+            study = self._one("studies", name, Study)
+            points = [point for path in self.reported_files(study) for point in read_points(path)]
+            self._studies[name] = msgspec.structs.replace(study, reported=(*study.reported, *points))
+        return self._studies[name]
 
     def reported_files(self, study: Study) -> list[Path]:
         """The tables of reported numbers that a study names."""

@@ -5,12 +5,14 @@ Imports `spec` only; no torch.
 
 from scaling_study.timeline.collectives import by_collective, waits
 from scaling_study.timeline.exposure import (
+    NO_EXPOSURE,
     UNKNOWN_AXIS,
     Exposure,
     exposed_spans,
     exposure,
     exposure_of_groups,
     segments,
+    unions,
     window,
 )
 from scaling_study.timeline.files import chrome_trace, read_timeline_file, write_timeline_file
@@ -22,6 +24,7 @@ __all__ = [
     "DEVICE_SCHEMA",
     "MARK_AXIS",
     "MARK_ITERATION",
+    "NO_EXPOSURE",
     "SCHEMA",
     "UNKNOWN_AXIS",
     "CpuTrace",
@@ -37,6 +40,7 @@ __all__ = [
     "read_timeline_file",
     "read_trace",
     "segments",
+    "unions",
     "waits",
     "window",
     "write_timeline_file",

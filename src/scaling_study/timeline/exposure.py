@@ -35,6 +35,16 @@ class Exposure(msgspec.Struct, frozen=True, kw_only=True):
     exposed_by_axis_ns: dict[str, int]
 
 
+#: Of a rank on which nothing ran.
+NO_EXPOSURE = Exposure(
+    compute_ns=0,
+    communication_ns=0,
+    exposed_communication_ns=0,
+    communication_by_axis_ns={},
+    exposed_by_axis_ns={},
+)
+
+
 def segments(spans: pl.DataFrame, layers: Mapping[str, pl.Expr], by: str = "rank") -> pl.DataFrame:
     """Cut time at every boundary; count the active spans of each layer in each piece.
 
@@ -56,6 +66,17 @@ def segments(spans: pl.DataFrame, layers: Mapping[str, pl.Expr], by: str = "rank
         pl.col("at_ns").shift(-1).over(by).alias("end_ns"),
         *(pl.col(name).cum_sum().over(by) for name in layers),
     ).drop_nulls("end_ns")
+
+
+def unions(spans: pl.DataFrame, layers: Mapping[str, pl.Expr]) -> dict[str, int]:
+    """The flattened time of each layer of one rank, nanoseconds.
+
+    Args:
+        spans: of one rank.
+        layers: name and condition of each layer.
+    """
+    pieces, length = segments(spans, layers), pl.col("end_ns") - pl.col("start_ns")
+    return pieces.select(length.filter(pl.col(name) > 0).sum().alias(name) for name in layers).row(0, named=True)
 
 
 def exposed_spans(spans: pl.DataFrame) -> pl.DataFrame:

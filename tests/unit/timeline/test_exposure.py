@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from scaling_study.spec import SpanKind
-from scaling_study.timeline import SCHEMA, Exposure, exposure, segments
+from scaling_study.timeline import SCHEMA, Exposure, exposure, segments, unions
 from tests.unit.samples import bounded
 
 COMPUTE, COMMUNICATION, MEMORY = SpanKind.COMPUTE, SpanKind.COMMUNICATION, SpanKind.MEMORY
@@ -60,6 +60,18 @@ span = st.tuples(
 @example([(0, COMPUTE, None, 0, 4), (1, COMMUNICATION, "dp", 2, 2)])
 def test_equals_a_count_of_every_nanosecond(spans):
     assert exposure(timeline(*spans)) == by_hand(spans)
+
+
+@bounded
+@given(st.lists(span, max_size=12))
+def test_unions_are_a_count_of_every_nanosecond(spans):
+    mine = [(0, *rest) for _, *rest in spans]
+    layers = {"any": pl.lit(value=True), "memory": pl.col("kind") == MEMORY}
+    covered = [
+        {now for _, kind, _, start, end in mine if kind in kinds for now in range(start, end)}
+        for kinds in (set(SpanKind), {MEMORY})
+    ]
+    assert unions(timeline(*mine), layers) == {"any": len(covered[0]), "memory": len(covered[1])}
 
 
 @bounded

@@ -40,11 +40,13 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
         frames: records by sweep, by place.
         catalogue: hardware, models, and what sources print of them.
         sensitivity: what predicted changes hang on (`scaling-study sensitivity`); None where nobody looked.
+        made: tables of definitions that were asked for.
     """
 
     frames: Mapping[Place, Mapping[str, pl.DataFrame]]
     catalogue: Catalogue
     sensitivity: pl.DataFrame | None = None
+    made: dict[str, pl.DataFrame] = {}
 
     def rows(self, claim: Claim, sweep: str, place: Place) -> pl.DataFrame:
         """The `ok` records of a sweep at a place, each layout with its fastest micro-batch, repeats averaged.
@@ -81,7 +83,9 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
         """
         if name not in OF_DEFINITIONS:
             raise UntestableError(f"there is no table {name} yet")
-        return OF_DEFINITIONS[name](self.catalogue)
+        if name not in self.made:
+            self.made[name] = OF_DEFINITIONS[name](self.catalogue)
+        return self.made[name]
 
 
 def over_repeats(frame: pl.DataFrame) -> pl.DataFrame:
