@@ -13,8 +13,7 @@ from rich.table import Table
 from scaling_study.console import printer
 from scaling_study.errors import UserError, read_bytes
 from scaling_study.roofline import Claim, Judgement, Network, judge, network_of, network_of_parameters, peak_flops
-from scaling_study.roofs import named
-from scaling_study.spec import Catalogue, Hardware, NumberFormat, Phase, Precision, Sourced
+from scaling_study.spec import Catalogue, Hardware, NumberFormat, Phase, Precision, Sourced, named
 
 #: The ways to state a rate; a claim has one of them.
 RATES = ("tokens_per_second", "tokens_per_second_per_gpu", "step_time_ms", "mfu", "tflops_per_gpu")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 from rich.table import Table
@@ -19,21 +19,9 @@ from scaling_study.roofline import (
     peak_flops,
     shard_of,
 )
-from scaling_study.spec import Catalogue, Hardware, Model, NumberFormat, Regime, TrainingRun, run_id, violations
+from scaling_study.spec import Catalogue, Hardware, Model, NumberFormat, Regime, TrainingRun, named, run_id, violations
 
-T = TypeVar("T")
 _DEGREES = (1, 2, 4, 8, 16, 32, 64)
-
-
-def named(known: Mapping[str, T], name: str, where: str) -> T:
-    """The thing of that name.
-
-    Raises:
-        UserError: there is none.
-    """
-    if name not in known:
-        raise UserError(f"unknown: {name!r}", where=where, remedy=f"Known: {', '.join(known)}.")
-    return known[name]
 
 
 def run_of_options(fields: Mapping[str, Any], catalogue: Catalogue) -> TrainingRun:

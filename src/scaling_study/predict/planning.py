@@ -6,8 +6,7 @@ parameters are gathered again in the backward pass; what the training code canno
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Iterator, Sequence
 
 import msgspec
 import numpy as np
@@ -29,10 +28,10 @@ from scaling_study.spec import (
     PipelineSchedule,
     Precision,
     TrainingRun,
+    named,
     violations,
 )
 
-T = TypeVar("T")
 _LARGEST_MICRO_BATCH = 16
 _BATCH = 4096  # setups predicted together
 #: Chunks a stage: PyTorch keeps at most three gathered, so four or more would be gathered again in every round.
@@ -164,8 +163,8 @@ def plan(
     Raises:
         UserError: a name is not known, or no layout is possible.
     """
-    model = _named(config.catalogue.models, model_name, "--model")
-    hardware = _named(config.catalogue.hardware, hardware_name, "--hardware")
+    model = named(config.catalogue.models, model_name, "--model")
+    hardware = named(config.catalogue.hardware, hardware_name, "--hardware")
     runs = list(candidates(model, hardware, gpus, global_batch, sequence_length))
     if not runs:
         raise UserError(
@@ -174,9 +173,3 @@ def plan(
             remedy="Give a multiple of the GPUs, or fewer GPUs.",
         )
     return rank(runs, model, hardware, Library(config.root))
-
-
-def _named(known: Mapping[str, T], name: str, where: str) -> T:
-    if name not in known:
-        raise UserError(f"unknown: {name!r}", where=where, remedy=f"Known: {', '.join(known)}.")
-    return known[name]

@@ -57,6 +57,7 @@ from scaling_study.spec.studies import (
     TableRequest,
     expand,
     find_training_run,
+    named,
 )
 from scaling_study.spec.words import (
     ActivationCheckpointing,
@@ -161,6 +162,7 @@ __all__ = [
     "expand",
     "find_training_run",
     "hardware_of_device",
+    "named",
     "ranks_of",
     "run_id",
     "steps_of",

@@ -205,6 +205,21 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
     reported: Mapping[str, ReportedTable] = {}
 
 
+def named(known: Mapping[str, T], name: str, where: str) -> T:
+    """The model, the hardware or whatever else has that name.
+
+    Args:
+        known: everything, by name.
+        where: the name was given, such as an option.
+
+    Raises:
+        UserError: there is none.
+    """
+    if name not in known:
+        raise UserError(f"unknown: {name!r}", where=where, remedy=f"Known: {', '.join(known)}.")
+    return known[name]
+
+
 def expand(study: Study, sweep_name: str, catalogue: Catalogue) -> list[Run]:
     """The runs of one sweep, in the order written, without duplicates.
 
