@@ -28,6 +28,8 @@ from scaling_study.present.rows import (
 from scaling_study.present.theme import MARKS, NOTE_SIZE
 from scaling_study.spec import Outcome, Provenance
 
+_ONE = pl.DataFrame({"one": [1]})  # of a drawing that shows no data
+
 
 class Box(msgspec.Struct, frozen=True):
     """Size of a panel's plot, in points."""
@@ -122,6 +124,29 @@ def words(text: str, at: tuple[float, float], *, color: str = theme.GREY, **mark
     style: dict[str, Any] = {"align": "left", "color": color, **mark}
     base: alt.Chart = chart(pl.DataFrame({"text": [text]}), "text").mark_text(**style)
     return base.encode(x=alt.value(at[0]), y=alt.value(at[1]), text="text:N")
+
+
+def rectangle(
+    at: tuple[float, float], size: tuple[float, float], fill: str, stroke: str, opacity: float = 1.0, width: float = 0.7
+) -> alt.Chart:
+    """A box of a drawing, in points from the panel's upper left corner.
+
+    Args:
+        at: its upper left corner.
+        size: width and height.
+        opacity: of what fills it.
+        width: of its outline.
+    """
+    base: alt.Chart = alt.Chart(_ONE).mark_rect(fill=fill, stroke=stroke, strokeWidth=width, fillOpacity=opacity)
+    return base.encode(
+        x=alt.value(at[0]), x2=alt.value(at[0] + size[0]), y=alt.value(at[1]), y2=alt.value(at[1] + size[1])
+    )
+
+
+def straight(start: tuple[float, float], end: tuple[float, float], **mark: Any) -> alt.Chart:
+    """A line of a drawing between two places of the panel, in points from its upper left corner."""
+    base: alt.Chart = alt.Chart(_ONE).mark_rule(**mark)
+    return base.encode(x=alt.value(start[0]), x2=alt.value(end[0]), y=alt.value(start[1]), y2=alt.value(end[1]))
 
 
 def crosses(

@@ -10,7 +10,6 @@ import polars as pl
 from scaling_study.present import panels, theme
 from scaling_study.present.axes import log_axis, logarithmic, row_axis
 from scaling_study.present.context import FigureContext
-from scaling_study.present.rows import within_budget
 from scaling_study.present.theme import BLUE, GREEN, ORANGE, PAGE_WIDTH, VERMILLION
 
 TITLE = "A node and its links"
@@ -86,9 +85,13 @@ def _diagram(latest: Mapping[str, float]) -> alt.LayerChart:
     """Two nodes of eight GPUs on one fabric; places in points from the upper left corner."""
     layers = [*_node(0.0), *_node(SECOND)]
     for left in (0.0, SECOND):
-        layers.append(_line((left + NODE.width / 2, NODE.height + 4), (left + NODE.width / 2, 130), BLUE, 2.0))
+        layers.append(
+            panels.straight(
+                (left + NODE.width / 2, NODE.height + 4), (left + NODE.width / 2, 130), stroke=BLUE, strokeWidth=2.0
+            )
+        )
     layers += [
-        _box((NODE.width / 2 - 20, 130), (SECOND + 40, 18), theme.PAPER, theme.FAINT),
+        panels.rectangle((NODE.width / 2 - 20, 130), (SECOND + 40, 18), theme.PAPER, theme.FAINT),
         panels.words("fabric", (DIAGRAM.width / 2, 139), align="center", baseline="middle"),
     ]
     heights = {"intra_node_gb_per_s": 23, "memory_gb_per_s": 45, "host_gb_per_s": 66, "inter_node_gb_per_s": 123}
@@ -101,34 +104,20 @@ def _diagram(latest: Mapping[str, float]) -> alt.LayerChart:
 
 def _node(left: float) -> list[alt.Chart]:
     """A switch, eight GPUs with their memory, hosts, and the adapters, from above to below."""
-    layers = [_box((left, 4), (NODE.width, NODE.height), "white", theme.FAINT)]
+    layers = [panels.rectangle((left, 4), (NODE.width, NODE.height), "white", theme.FAINT)]
     for index in range(8):
         x = left + 7 + index * 13.2
         layers += [
-            _line((x + 5.2, 20), (x + 5.2, 28), ORANGE, 2.4),
-            _box((x, 28), (10.5, 14), theme.GRID, theme.GREY),
-            _line((x + 7.2, 42), (x + 7.2, 48), VERMILLION, 4.2),
-            _box((x + 4.2, 48), (6.3, 10), VERMILLION, VERMILLION, 0.25),
-            _line((x + 2, 42), (x + 2, 76), GREEN, 0.9),
-            _line((x + 5.2, 88), (x + 5.2, 96), BLUE, 0.8),
-            _box((x + 1.2, 96), (8, 8), "white", BLUE),
-            _line((x + 5.2, 104), (x + 5.2, NODE.height + 4), BLUE, 0.8),
+            panels.straight((x + 5.2, 20), (x + 5.2, 28), stroke=ORANGE, strokeWidth=2.4),
+            panels.rectangle((x, 28), (10.5, 14), theme.GRID, theme.GREY),
+            panels.straight((x + 7.2, 42), (x + 7.2, 48), stroke=VERMILLION, strokeWidth=4.2),
+            panels.rectangle((x + 4.2, 48), (6.3, 10), VERMILLION, VERMILLION, 0.25),
+            panels.straight((x + 2, 42), (x + 2, 76), stroke=GREEN, strokeWidth=0.9),
+            panels.straight((x + 5.2, 88), (x + 5.2, 96), stroke=BLUE, strokeWidth=0.8),
+            panels.rectangle((x + 1.2, 96), (8, 8), "white", BLUE),
+            panels.straight((x + 5.2, 104), (x + 5.2, NODE.height + 4), stroke=BLUE, strokeWidth=0.8),
         ]
     for name, y, color in (("switch", 8, ORANGE), ("hosts", 76, GREEN)):
-        layers.append(_box((left + 7, y), (NODE.width - 15, 12), theme.PAPER, color))
+        layers.append(panels.rectangle((left + 7, y), (NODE.width - 15, 12), theme.PAPER, color))
         layers.append(panels.words(name, (left + NODE.width / 2, y + 6), align="center", baseline="middle"))
     return layers
-
-
-def _box(at: tuple[float, float], size: tuple[float, float], fill: str, stroke: str, opacity: float = 1.0) -> alt.Chart:
-    base: alt.Chart = alt.Chart(within_budget(pl.DataFrame({"one": [1]}))).mark_rect(
-        fill=fill, stroke=stroke, strokeWidth=0.7, fillOpacity=opacity
-    )
-    return base.encode(
-        x=alt.value(at[0]), x2=alt.value(at[0] + size[0]), y=alt.value(at[1]), y2=alt.value(at[1] + size[1])
-    )
-
-
-def _line(start: tuple[float, float], end: tuple[float, float], color: str, width: float) -> alt.Chart:
-    base: alt.Chart = alt.Chart(within_budget(pl.DataFrame({"one": [1]}))).mark_rule(stroke=color, strokeWidth=width)
-    return base.encode(x=alt.value(start[0]), x2=alt.value(end[0]), y=alt.value(start[1]), y2=alt.value(end[1]))
