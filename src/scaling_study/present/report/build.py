@@ -90,6 +90,7 @@ def report_page(
     script, style = _text("page.js"), _style()
     data = {
         "theme": theme.config(),
+        "marks": {provenance.value: style.glyph for provenance, style in theme.MARKS.items()},
         "runs": runs_table(records),
         "timelines": {name: _spans(frame) for name, frame in timelines.items()},
         "figures": {figure.key: json.loads(figure.content)["usermeta"] for of in figures.values() for figure in of},
@@ -100,6 +101,7 @@ def report_page(
         verdicts=claims["verdict"].unique().sort().to_list(),
         places=claims["place"].unique().sort().to_list(),
         timelines=list(timelines),
+        marks=data["marks"],
         data=in_script(data),
         specifications={figure.key: _escaped(figure.content) for of in figures.values() for figure in of},
         vega=vega_bundle(),

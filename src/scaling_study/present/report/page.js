@@ -8,7 +8,7 @@ data.runs.rows.forEach((row) => {
   runs.set(record.run_id, [...(runs.get(record.run_id) ?? []), record]);
 });
 const MOST_ENLARGED = 1.5;
-const MARKS = { measured: "●", predicted: "○", reported: "◆" };
+const MARKS = data.marks;
 
 function make(name, attributes = {}, text = "") {
   const element = document.createElement(name);
