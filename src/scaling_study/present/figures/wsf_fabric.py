@@ -106,7 +106,8 @@ def _lines(scan: pl.DataFrame, printed: pl.DataFrame, x: Axis, y: Axis, other: s
         panels.level(target, y, "y", dash=()),
         panels.words(
             f"{MARKS[Provenance.REPORTED].glyph} printed {target:+.1%}",
-            (4, round(SCAN.height * (1 - y.span.fraction(target)) - 4, 2)), color=VERMILLION,
+            (SCAN.width - 4, round(SCAN.height * (1 - y.span.fraction(target)) + 6, 2)),
+            align="right", color=VERMILLION,
         ),
         *panels.end_labels(ends, y, SCAN),
     ]  # fmt: skip
