@@ -13,7 +13,7 @@ import polars as pl
 from rich.markup import escape
 from rich.table import Column, Table
 
-from scaling_study.console import printer
+from scaling_study.console import advancing, printer
 from scaling_study.errors import UserError, write_atomically
 from scaling_study.present.claims import (
     Changed,
@@ -61,7 +61,8 @@ def run_claims(
             where="claims --acknowledge",
             remedy="Promote the records first, then give no RECORDS.",
         )
-    judged = judged_by(config, paths or [CACHE])
+    with advancing("judging claims"):
+        judged = judged_by(config, paths or [CACHE])
     if acknowledging:
         acknowledge(ACKNOWLEDGED, judged)
     if output is not None:

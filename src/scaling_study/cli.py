@@ -170,6 +170,36 @@ def table(config: Config, study_name: str, table_name: str, record_files: tuple[
 
 
 @cli.command()
+@click.argument("study_names", metavar="STUDY...", nargs=-1, required=True)
+@click.option("--platform", "platform_name", help="Whose measured records  [default: as the study says]")
+@click.option("--cores", type=click.IntRange(1), help="How many are drawn at once  [default: all cores]")
+@click.option(
+    "--output", type=click.Path(path_type=Path), default=Path("figures"), show_default=True,
+    help="Gets a folder a study.",
+)  # fmt: skip
+@click.pass_obj
+def redraw(
+    config: Config, study_names: tuple[str, ...], platform_name: str | None, cores: int | None, output: Path
+) -> None:
+    """Draw every figure and table of each STUDY from the committed records, several at once.
+
+    One that cannot be drawn is named, and the others are drawn.
+
+    Example: scaling-study redraw mini paper
+    """
+    from scaling_study.console import tracked
+    from scaling_study.processes import available_cores
+    from scaling_study.redrawing import redraw as draw_all
+    from scaling_study.workflow import Plan
+
+    chosen = {"platform": platform_name} if platform_name else {}
+    plan = Plan({"source": "cached", "studies": ",".join(study_names), "config_folder": str(config.root), **chosen})
+    wrong = draw_all(config.root, plan.drawings(), output, cores or available_cores(), tracked("figures and tables"))
+    if wrong:
+        raise UserError("\n".join(["these could not be drawn:", *(f"{name}: {why}" for name, why in wrong.items())]))
+
+
+@cli.command()
 @_records
 @click.option("--table", "tables", type=click.Path(path_type=Path), multiple=True, help="A table of the model.")
 @click.option("--figures", "figures_folder", type=click.Path(path_type=Path), required=True, help="Figures, by study.")
@@ -184,9 +214,11 @@ def paper(
     --table results/cached/paper/model/validation.parquet --table results/cached/paper/model/sensitivity.parquet
     --figures figures --output paper/paper.pdf
     """
+    from scaling_study.console import advancing
     from scaling_study.drawing import build
 
-    build(config, record_files, tables, figures_folder, output)
+    with advancing("building the paper"):
+        build(config, record_files, tables, figures_folder, output)
 
 
 @cli.command()
@@ -209,9 +241,11 @@ def report(
     Example: scaling-study report results/cached/mini/local/*.parquet results/cached/paper/predict/*.parquet
     --figures figures --output results/report.html
     """
+    from scaling_study.console import advancing
     from scaling_study.drawing import report_of
 
-    report_of(config, record_files, tables, timelines, figures_folder, output)
+    with advancing("building the report"):
+        report_of(config, record_files, tables, timelines, figures_folder, output)
 
 
 @cli.command()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -12,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from scaling_study.spec import Outcome, Run, RunResult, run_id, steps_of
 from scaling_study.spec import Progress as RunProgress
+from scaling_study.tracking import Advance, T, Track
 
 _PLAIN_WIDTH = 240
 
@@ -20,6 +22,32 @@ def printer() -> Console:
     """Where a verb prints its tables; without a terminal wide enough for whole names, which somebody may search for."""
     console = Console(highlight=False)
     return console if console.is_terminal else Console(highlight=False, width=_PLAIN_WIDTH)
+
+
+@contextlib.contextmanager
+def advancing(title: str, total: int | None = None) -> Iterator[Advance]:
+    """Shows how far something has come and the time left, or where no total is known the time it has taken.
+
+    On standard error and only while it goes on; nothing at all where that is no terminal.
+    """
+    console = Console(stderr=True, highlight=False)
+    left = (TextColumn("left"), TimeRemainingColumn()) if total is not None else ()
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), *left)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(title, total=total)
+        yield lambda amount: progress.advance(task, amount)
+
+
+def tracked(title: str) -> Track:
+    """Shows the same of a loop."""
+
+    def track(items: Iterable[T], total: int) -> Iterable[T]:
+        with advancing(title, total) as advance:
+            for item in items:
+                yield item
+                advance(1)
+
+    return track
 
 
 class SweepMonitor:

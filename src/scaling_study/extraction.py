@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from scaling_study.console import printer
+from scaling_study.console import advancing, printer
 from scaling_study.errors import UserError
 from scaling_study.predict.agreement import first_difference
 from scaling_study.predict.memory import MemoryEstimate, memory_of
@@ -103,8 +103,9 @@ def compare(config: Config, study_name: str, name: str, stage: int) -> Compariso
             f"extraction runs the training code, and {error.name} is not installed",
             remedy="Install the extra `train`: pip install -e '.[train]'.",
         ) from error
-    extraction = extract(run, model, Place(pipeline=stage))
     predicted = list(workload_of(run, model, stage).steps())
+    with advancing("running the training code on fake tensors", 2 * len(predicted)) as advance:
+        extraction = extract(run, model, Place(pipeline=stage), advance=advance)
     return _comparison(name, stage, predicted, memory_of(run, model, stage), extraction)
 
 

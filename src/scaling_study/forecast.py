@@ -10,7 +10,7 @@ import polars as pl
 from rich.console import Console
 from rich.table import Table
 
-from scaling_study.console import printer
+from scaling_study.console import advancing, printer, tracked
 from scaling_study.predict.benchmarks import Comparison, call_ratios, compare
 from scaling_study.predict.calibration import (
     NINETY,
@@ -67,7 +67,8 @@ def run_calibrate(
     """Print constants and errors; write the parameter sets, or the judged rows with their predictions, if asked to."""
     training, console = read_runs(library.folder / "runs.csv", library), printer()
     judged = read_runs(judged_path, library) if judged_path else training
-    whole = fit_runs(training)
+    with advancing("fitting"):
+        whole = fit_runs(training)
     console.print(_constants(whole))
     fitted_on = ", ".join(sorted({run.setup.part.family for run in training}))
     console.print(f"fitted on the rows of {fitted_on} in {library.folder / 'runs.csv'}", soft_wrap=True)
@@ -75,7 +76,7 @@ def run_calibrate(
     if not (leave_one_out or write or output):
         console.print(_fitted(judged, whole))
         return
-    left = leave_each_out(training, judged, whole)
+    left = leave_each_out(training, judged, whole, tracked("fitting without each source"))
     console.print(_left_out(left))
     _print_memory(judged, console)
     if output is not None:
@@ -88,7 +89,7 @@ def run_calibrate(
 def run_sensitivity(config: Config, study_name: str, output: Path | None) -> None:
     """Print for each printed change of a rate which constants move it most; write the table if asked to."""
     study, console = config.study(study_name), printer()
-    found = sensitivity(study, config.catalogue, Library(config.root))
+    found = sensitivity(study, config.catalogue, Library(config.root), tracked("moving constants"))
     for (sweep, metric), part in found.group_by("sweep", "metric", maintain_order=True):
         first = part.row(0, named=True)
         console.print(
@@ -106,7 +107,8 @@ def run_fabric(config: Config, study_name: str, sweep_name: str, output: Path | 
     library = Library(config.root)
     runs = expand(config.study(study_name), sweep_name, config.catalogue)
     bases = bases_of_runs([run for run in runs if isinstance(run, TrainingRun)], config.catalogue, library)
-    found = coordination_table(bases, read_fabric_model(library.folder), read_printed(config.root))
+    track = tracked("drawing by chance")
+    found = coordination_table(bases, read_fabric_model(library.folder), read_printed(config.root), track)
     shown = _table("fabric", "placement", "nodes", "throughput", "CV off", "CV adaptive")
     for (fabric, placement, nodes), part in found.filter(kind="prediction").group_by(
         "fabric", "placement", "nodes", maintain_order=True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from scaling_study.console import tracked
 from scaling_study.predict.forecasts import Forecast, forecast, timeline_of_run
 from scaling_study.predict.library import Library
 from scaling_study.records import invalid_records, predicted_record, write_records
@@ -20,7 +21,7 @@ def predict_sweep(config: Config, study_name: str, sweep_name: str, output: Path
     """
     catalogue = config.catalogue
     runs = expand(config.study(study_name), sweep_name, catalogue)
-    found = forecast(runs, catalogue, Library(config.root))
+    found = forecast(runs, catalogue, Library(config.root), track=tracked(f"predicting {sweep_name}"))
     records = [_record(one, catalogue) for one in found]
     for line in invalid_records(records):
         print(line, file=sys.stderr)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import polars as pl
 from rich.markup import escape
 from rich.table import Table
 
-from scaling_study.console import printer
+from scaling_study.console import advancing, printer
 from scaling_study.errors import UserError
 from scaling_study.roofline import bus_factor
 from scaling_study.spec import CollectiveOp, SpanKind
@@ -53,8 +53,7 @@ def look_at(paths: Sequence[Path], chosen: Window, output: Path | None) -> dict[
     """
     ranks: dict[int, str] = {}
     files, frames = [], []
-    for position, path in enumerate(paths):
-        trace = read_trace(path)
+    for position, (path, trace) in enumerate(_read(paths)):
         rank = trace.rank if trace.rank is not None and trace.rank not in ranks else position
         if rank in ranks:
             rank = max(ranks) + 1
@@ -67,6 +66,14 @@ def look_at(paths: Sequence[Path], chosen: Window, output: Path | None) -> dict[
     if output is not None:
         write_timeline_file(output, everything.select(*SCHEMA), ", ".join(path.name for path in paths))
     return {"files": files, "waits": waits(everything).to_dicts() if len(paths) > 1 else []}
+
+
+def _read(paths: Sequence[Path]) -> Iterator[tuple[Path, DeviceTrace]]:
+    """Each file with what is read of it, and on a terminal how much of all of them is read."""
+    sizes = [path.stat().st_size if path.is_file() else 0 for path in paths]
+    with advancing("reading traces", sum(sizes)) as advance:
+        for path in paths:
+            yield path, read_trace(path, advance=advance)
 
 
 def _cut(trace: DeviceTrace, chosen: Window, path: Path) -> tuple[pl.DataFrame, int, int]:

@@ -53,6 +53,16 @@ class Wildcards(Protocol):
     dataset: str
 
 
+class Drawing(msgspec.Struct, frozen=True):
+    """A figure or a table of a study, and the files that it is made of."""
+
+    study: str
+    name: str
+    files: tuple[str, ...]
+    timelines: tuple[str, ...] = ()
+    is_table: bool = False
+
+
 class Plan:
     """The files of a workflow run.
 
@@ -87,7 +97,8 @@ class Plan:
         chosen = str(settings.get("studies", ",".join(PAPER_STUDIES)))
         names = [str(settings["study"])] if "figure" in settings else chosen.split(",")
         self.studies = {name: self.config.study(name) for name in names}
-        self.platforms = {n: str(settings.get("platform", s.platform)) for n, s in self.studies.items()}
+        self._platform = settings.get("platform")
+        self.platforms = {name: str(self._platform or study.platform) for name, study in self.studies.items()}
         if not self.cached:
             for platform in set(self.platforms.values()) - {PREDICT}:
                 self.config.platform(platform)
@@ -201,12 +212,43 @@ class Plan:
 
     def table_records(self, wildcards: Wildcards) -> list[str]:
         """The files that a table is made of: all that there are for one of claims, none for definitions alone."""
-        request = self.studies[wildcards.study].tables[wildcards.table]
+        return self._made_of(wildcards.study, self.studies[wildcards.study].tables[wildcards.table])
+
+    def _made_of(self, study: str, request: TableRequest) -> list[str]:
         if request.of == "claims":
             return [*self.all_records(), *self._all_model_tables()]
         if request.of is not None:
-            return [self._model_table(wildcards.study, request.of)]
-        return self._sweep_records(wildcards.study, request.sweep) if request.sweep else []
+            return [self._model_table(study, request.of)]
+        return self._sweep_records(study, request.sweep) if request.sweep else []
+
+    @property
+    def draws_all(self) -> bool:
+        """Whether every figure is drawn whatever there is, so that one job may do it."""
+        return self.cached and self._figure is None
+
+    def drawings(self) -> list[Drawing]:
+        """Every table and figure with its files; tables first, since judging claims takes longest."""
+        tables = [
+            Drawing(study.name, name, tuple(self._made_of(study.name, request)), is_table=True)
+            for study in self.studies.values()
+            for name, request in study.tables.items()
+        ]
+        figures = [
+            Drawing(
+                study.name,
+                name,
+                tuple(self._drawn_from(study.name, request)),
+                tuple(self._timelines(study.name, request)),
+            )
+            for study in self.studies.values()
+            for name, request in study.figures.items()
+        ]
+        return [*tables, *figures]
+
+    def drawing_options(self, _: Wildcards) -> list[str]:
+        """Studies, and a platform that is not theirs, as arguments of the verb that draws all of them."""
+        platform = [f"--platform {self._platform}"] if self._platform else []
+        return [*self.studies, *platform]
 
     def table_definitions(self, wildcards: Wildcards) -> list[str]:
         """The configuration files that a table of definitions alone is made of; none for one of records."""

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from scaling_study.errors import UserError
-from scaling_study.workflow import Plan
+from scaling_study.workflow import Drawing, Plan
 from tests.unit.samples import CONFIG, ROOT
 
 STUDY = """
@@ -209,6 +209,35 @@ def test_fresh_and_cached_records_never_mix(checkout):
 def test_figures_go_to_the_same_place_either_way(checkout):
     _cache(checkout)
     assert Plan({"studies": "first", "source": "cached"}, checkout).figures() == FIGURES
+
+
+def test_all_of_the_cache_is_drawn_by_one_job_and_one_figure_by_its_own(checkout):
+    _cache(checkout)
+    plan = Plan({"studies": "first", "source": "cached"}, checkout)
+    place = "results/cached/first/here"
+    assert plan.draws_all
+    assert plan.drawings() == [
+        Drawing("first", "layouts", (f"{place}/two.parquet",), is_table=True),
+        Drawing("first", "hst-01", (f"{place}/one.parquet",)),
+        Drawing("first", "hst-05", (f"{place}/two.parquet",)),
+    ]
+    assert not Plan({"studies": "first"}, checkout).draws_all
+    assert not Plan({"study": "first", "figure": "hst-01", "source": "cached"}, checkout).draws_all
+
+
+def test_the_job_that_draws_all_is_told_studies_and_a_platform_that_is_not_theirs(checkout):
+    both = {"studies": "first,second", "source": "cached"}
+    assert Plan(both, checkout).drawing_options(wildcards()) == ["first", "second"]
+    there = Plan({**both, "platform": "there"}, checkout)
+    assert there.drawing_options(wildcards()) == ["first", "second", "--platform there"]
+    assert there.drawings()[0].files == ("results/cached/first/there/two.parquet",)
+
+
+def test_a_drawing_has_the_timelines_of_its_figure():
+    plan = Plan({"studies": "paper", "source": "cached"}, ROOT)
+    (found,) = [one for one in plan.drawings() if one.name == "hst-10"]
+    assert found.timelines == tuple(plan.figure_timelines(wildcards(study="paper", figure="hst-10")))
+    assert found.timelines
 
 
 def test_missing_cached_records_are_refused_before_anything_starts(checkout):

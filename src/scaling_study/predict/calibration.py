@@ -25,6 +25,7 @@ from scaling_study.predict.rows import read_rows, setup_of
 from scaling_study.predict.scores import balanced_accuracy
 from scaling_study.predict.setup import Setup
 from scaling_study.spec import Outcome
+from scaling_study.tracking import Track, untracked
 
 #: Families without measured rows, and the measured one whose shared constants and intervals they take, widened.
 _UNMEASURED = {"v100": "a100", "h200": "h100"}
@@ -118,10 +119,11 @@ class Left(msgspec.Struct, frozen=True, kw_only=True):
     measured: Array
 
 
-def leave_each_out(training: Sequence[Run], judged: Sequence[Run], whole: Fit) -> list[Left]:
+def leave_each_out(training: Sequence[Run], judged: Sequence[Run], whole: Fit, track: Track = untracked) -> list[Left]:
     """Predict each source of `judged` by the fit on all other sources of `training`."""
     found = []
-    for source in sorted({run.source for run in judged if run.seconds is not None}):
+    sources = sorted({run.source for run in judged if run.seconds is not None})
+    for source in track(sources, len(sources)):
         own = [run for run in judged if run.source == source]
         without = fit_runs([run for run in training if run.source != source])
         fitted, measured = predicted(own, whole.constants)

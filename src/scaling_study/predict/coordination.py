@@ -21,6 +21,7 @@ from scaling_study.errors import UserError, explain_os_error
 from scaling_study.predict.fabric import Array, Base, Chance, Fabric, FabricModel, Placement, simulate
 from scaling_study.spec import Provenance
 from scaling_study.synchronisation.controller import PacingSettings
+from scaling_study.tracking import Track, untracked
 
 ITERATIONS, DISCARD = 60, 10
 SEEDS, SCAN_SEEDS = 200, 20
@@ -58,14 +59,16 @@ SCHEMA: dict[str, type[pl.DataType]] = {
 }
 
 
-def coordination_table(bases: Mapping[int, Base], model: FabricModel, printed: pl.DataFrame) -> pl.DataFrame:
+def coordination_table(
+    bases: Mapping[int, Base], model: FabricModel, printed: pl.DataFrame, track: Track = untracked
+) -> pl.DataFrame:
     """Predictions, the scan, and the printed numbers, one row a metric.
 
     Args:
         bases: an iteration without chance, by nodes.
         printed: as `read_printed` gives it.
     """
-    rows = [*_predictions(bases, model), *_scan(bases, model, printed), *_printed(printed)]
+    rows = [*_predictions(bases, model, track), *_scan(bases, model, printed, track), *_printed(printed)]
     return pl.DataFrame(rows, schema=SCHEMA)
 
 
@@ -101,8 +104,9 @@ def _cv(taken: Array) -> float:
     return float(taken.std(ddof=1) / taken.mean())
 
 
-def _predictions(bases: Mapping[int, Base], model: FabricModel) -> Iterable[dict[str, Any]]:
-    for (name, placement), (nodes, base) in itertools.product(CASES, bases.items()):
+def _predictions(bases: Mapping[int, Base], model: FabricModel, track: Track) -> Iterable[dict[str, Any]]:
+    cases = list(itertools.product(CASES, bases.items()))
+    for (name, placement), (nodes, base) in track(cases, len(cases)):
         fabric = model.fabrics[name]
         found = [
             pair(base, model.draw(np.random.default_rng([seed, 1])), fabric, seed, placement) for seed in range(SEEDS)
@@ -124,14 +128,15 @@ def _summary(found: list[dict[str, float]], at: Mapping[str, Any]) -> Iterable[d
         }
 
 
-def _scan(bases: Mapping[int, Base], model: FabricModel, printed: pl.DataFrame) -> list[dict[str, Any]]:
+def _scan(bases: Mapping[int, Base], model: FabricModel, printed: pl.DataFrame, track: Track) -> list[dict[str, Any]]:
     name, placement = SCANNED
     rows: list[dict[str, Any]] = []
     misses: dict[tuple[float, float], float] = {}
     wanted = {
         (row["nodes"], metric): _wanted(row, metric) for row in printed.iter_rows(named=True) for metric in METRICS
     }
-    for cost, jitter in itertools.product(EARLY_COSTS, JITTERS):
+    places = list(itertools.product(EARLY_COSTS, JITTERS))
+    for cost, jitter in track(places, len(places)):
         chance = msgspec.structs.replace(model.central(), early_cost=cost, iteration_jitter=jitter)
         mine: list[dict[str, Any]] = []
         for nodes, base in bases.items():
@@ -142,8 +147,8 @@ def _scan(bases: Mapping[int, Base], model: FabricModel, printed: pl.DataFrame) 
         misses[cost, jitter] = max(off)
         rows += mine
     best = min(misses, key=misses.__getitem__)
-    places = [(row["early_cost"], row["iteration_jitter"]) for row in rows]
-    return [{**row, "miss": misses[at], "closest": at == best} for row, at in zip(rows, places, strict=True)]
+    of_rows = [(row["early_cost"], row["iteration_jitter"]) for row in rows]
+    return [{**row, "miss": misses[at], "closest": at == best} for row, at in zip(rows, of_rows, strict=True)]
 
 
 def _wanted(row: Mapping[str, Any], metric: str) -> float:

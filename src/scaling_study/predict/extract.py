@@ -41,6 +41,7 @@ from torch.utils._pytree import tree_leaves
 
 from scaling_study.predict.operations import Communication, Direction, Operation, OperationKind, Step
 from scaling_study.spec import AttentionBackend, Axis, CollectiveOp, Model, TrainingRun
+from scaling_study.tracking import Advance, unheard
 from scaling_study.training import step as training_step
 from scaling_study.training.parallel import DTYPES
 from scaling_study.training.step import Trainer
@@ -100,11 +101,13 @@ class Recorder(TorchDispatchMode):
 
     Args:
         mesh: tells which axis a process group belongs to.
+        advance: told of each step.
     """
 
-    def __init__(self, mesh: DeviceMesh) -> None:
+    def __init__(self, mesh: DeviceMesh, advance: Advance = unheard) -> None:
         super().__init__()
         self.steps: list[Step] = []
+        self._advance = advance
         names = mesh.mesh_dim_names or ()
         self._axes = {mesh[name].get_group().group_name: Axis(name) for name in names if mesh[name].size() > 1}
 
@@ -116,12 +119,16 @@ class Recorder(TorchDispatchMode):
         result = func(*args, **(kwargs or {}))
         name = func._schema.name
         if name in _MATMULS:
-            self.steps.append(_matmul(name, args))
+            self._record(_matmul(name, args))
         elif name.startswith(_ATTENTION):
-            self.steps.append(_attention(name, args))
+            self._record(_attention(name, args))
         elif func.namespace in ("c10d", "_c10d_functional"):
             self._communicate(name.split("::")[1], tree_leaves((args, kwargs, result)))
         return result
+
+    def _record(self, step: Step) -> None:
+        self.steps.append(step)
+        self._advance(1)
 
     def _communicate(self, name: str, leaves: list[Any]) -> None:
         if name in _SILENT:
@@ -132,7 +139,7 @@ class Recorder(TorchDispatchMode):
         group = next(found for leaf in leaves if (found := _group(leaf)) is not None)
         whole = max(tensors, key=lambda tensor: tensor.numel())
         direction = _DIRECTIONS.get(name)
-        self.steps.append(
+        self._record(
             Communication(
                 op=_COLLECTIVES[name],
                 message_bytes=whole.numel() * whole.element_size(),
@@ -195,7 +202,9 @@ def _attention(name: str, args: tuple[Any, ...]) -> Operation:
     )
 
 
-def extract(run: TrainingRun, model: Model, place: Place = _FIRST, *, memory: bool = True) -> Extraction:
+def extract(
+    run: TrainingRun, model: Model, place: Place = _FIRST, *, memory: bool = True, advance: Advance = unheard
+) -> Extraction:
     """Run two training steps of one rank and record the second.
 
     Args:
@@ -203,6 +212,7 @@ def extract(run: TrainingRun, model: Model, place: Place = _FIRST, *, memory: bo
         model: the run's.
         place: which rank.
         memory: also track the peak memory, which takes about twice as long.
+        advance: told of each of the rank's steps, twice, and of what DTensor does of its own the first time.
 
     Raises:
         RuntimeError: this process is in a process group already.
@@ -212,9 +222,9 @@ def extract(run: TrainingRun, model: Model, place: Place = _FIRST, *, memory: bo
     with _fake_world(run.ranks, place.rank(run)), _arranged(run, model, mode):
         trainer = Trainer(msgspec.structs.replace(run, attention=AttentionBackend.SDPA), model, _CPU)
         with mode:
-            with Recorder(trainer.mesh):
+            with Recorder(trainer.mesh, advance):
                 trainer.step(*_batch(run))
-            recorder = Recorder(trainer.mesh)
+            recorder = Recorder(trainer.mesh, advance)
             batch = _batch(run)
             tracker = _tracker(trainer, batch) if memory else None
             with tracker or contextlib.nullcontext(), recorder:

@@ -7,7 +7,7 @@ these, as it is over ranks in a measurement.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 import numpy as np
@@ -27,6 +27,7 @@ from scaling_study.predict.setup import Setup
 from scaling_study.spec import Axis, Catalogue, CollectiveRun, Hardware, Model, Outcome, Pacing, Run, TrainingRun
 from scaling_study.synchronisation.controller import PacingSettings
 from scaling_study.timeline import UNKNOWN_AXIS, exposure
+from scaling_study.tracking import Track, untracked
 
 #: Outside of PyTorch's allocator: CUDA context and workspaces, and NCCL's buffers for each axis of several ranks.
 _CONTEXT_GIB, _COMMUNICATOR_GIB = 1.0, 1.0
@@ -48,7 +49,14 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     extrapolated: bool
 
 
-def forecast(runs: Sequence[Run], catalogue: Catalogue, library: Library, *, timelines: bool = True) -> list[Forecast]:
+def forecast(
+    runs: Sequence[Run],
+    catalogue: Catalogue,
+    library: Library,
+    *,
+    timelines: bool = True,
+    track: Track = untracked,
+) -> list[Forecast]:
     """Predict runs, in order.
 
     Args:
@@ -59,7 +67,8 @@ def forecast(runs: Sequence[Run], catalogue: Catalogue, library: Library, *, tim
         UserError: the model knows no such part.
     """
     training = [run for run in runs if isinstance(run, TrainingRun)]
-    found = dict(zip(training, _training(training, catalogue, library, timelines=timelines), strict=True))
+    predicted = _training(training, catalogue, library, timelines=timelines)
+    found = dict(zip(training, track(predicted, len(training)), strict=True))
     return [
         found[run] if isinstance(run, TrainingRun) else _collective(run, catalogue.hardware[run.hardware], library)
         for run in runs
@@ -82,7 +91,7 @@ def _setup(run: TrainingRun, catalogue: Catalogue, library: Library) -> Setup:
 
 def _training(
     runs: Sequence[TrainingRun], catalogue: Catalogue, library: Library, *, timelines: bool
-) -> list[Forecast]:
+) -> Iterator[Forecast]:
     setups = [_setup(run, catalogue, library) for run in runs]
     watts, seconds = np.zeros(len(runs)), np.zeros(len(runs))
     for family, index in families(setups).items():
@@ -92,10 +101,8 @@ def _training(
         seconds[index] = times.total
         watts[index] = power_w(batch, times, np.array([setup.power_limit_w for setup in mine]))
     lengths = [None] * len(runs) if timelines else seconds.tolist()
-    return [
-        _forecast(run, setup, catalogue.models[run.model], float(watt), library, length)
-        for run, setup, watt, length in zip(runs, setups, watts, lengths, strict=True)
-    ]
+    for run, setup, watt, length in zip(runs, setups, watts, lengths, strict=True):
+        yield _forecast(run, setup, catalogue.models[run.model], float(watt), library, length)
 
 
 def _forecast(

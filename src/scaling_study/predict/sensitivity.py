@@ -18,6 +18,7 @@ from scaling_study.predict.parameters import KNOBS, Constants
 from scaling_study.predict.predictions import step_times
 from scaling_study.predict.setup import Setup
 from scaling_study.spec import Catalogue, ReportedPoint, Study, TrainingRun, expand
+from scaling_study.tracking import Track, untracked
 
 #: Metrics that follow from the time of an iteration alone, with whether they are of one GPU.
 RATES = {"words_per_second": False, "words_per_second_per_gpu": True}
@@ -60,16 +61,16 @@ class _Change(msgspec.Struct, frozen=True, kw_only=True):
         return float(rates[1] / rates[0] - 1)
 
 
-def sensitivity(study: Study, catalogue: Catalogue, library: Library) -> pl.DataFrame:
+def sensitivity(study: Study, catalogue: Catalogue, library: Library, track: Track = untracked) -> pl.DataFrame:
     """One row a reported change of a rate and constant, sorted by how far the constant moves it; see `SCHEMA`.
 
     `needed` is the value of the constant that would give the reported change, all others as they are; null where no
     value within a factor of `REACH` does.
     """
     rows = []
-    for point in study.reported:
-        if point.change is not None and point.metric in RATES:
-            rows += _rows(point, _change(point, study, catalogue, library), library)
+    changes = [point for point in study.reported if point.change is not None and point.metric in RATES]
+    for point in track(changes, len(changes)):
+        rows += _rows(point, _change(point, study, catalogue, library), library)
     frame = pl.DataFrame(rows, schema=SCHEMA)
     span = (pl.col("change_at_high") - pl.col("change_at_low")).abs()
     return frame.sort("sweep", "metric", span, "constant", descending=[False, False, True, False])

@@ -77,21 +77,26 @@ def axis(layouts: Layouts, *, labelled: bool = True) -> Axis:
 
 def throughput(layouts: Layouts, title: str, width: float) -> alt.LayerChart:
     """Words per second with their spread; the axis of rows says what the names are."""
-    rows = axis(layouts)
-    bars = panels.spread(layouts.frame, layouts.rate, rows, LOW, HIGH, BLUE, along="x")
-    return _panel(layouts, layouts.rate, rows, BLUE, title, width, bars)
+    rows, x = axis(layouts), _few_ticks(layouts.rate, width)
+    bars = panels.spread(layouts.frame, x, rows, LOW, HIGH, BLUE, along="x")
+    return _panel(layouts, x, rows, BLUE, title, width, bars)
 
 
 def exposed(layouts: Layouts, title: str, width: float) -> alt.LayerChart:
     """Exposed communication in seconds per iteration."""
-    return _panel(layouts, layouts.exposed, row_axis("row", layouts.names, None), VERMILLION, title, width, [])
+    x = _few_ticks(layouts.exposed, width)
+    return _panel(layouts, x, row_axis("row", layouts.names, None), VERMILLION, title, width, [])
+
+
+def _few_ticks(x: Axis, width: float) -> Axis:
+    """No more than their labels have room for."""
+    options = {"tickCount": int(width / TICK_WIDTH), "labelSeparation": 4}
+    return msgspec.structs.replace(x, options={**x.options, **options})
 
 
 def _panel(
     layouts: Layouts, x: Axis, y: Axis, color: str, title: str, width: float, bars: list[alt.Chart]
 ) -> alt.LayerChart:
-    few = {"tickCount": int(width / TICK_WIDTH), "labelSeparation": 4}
-    x = msgspec.structs.replace(x, options={**x.options, **few})
     alone = panels.known(layouts.frame, x.column).filter(ALONE)
     layers = [
         *(panels.level(value, x, "x") for value in alone[x.column].head(1)),

@@ -20,6 +20,7 @@ from scaling_study.spec import SpanKind
 from scaling_study.timeline.kernels import DTYPE_BYTES, axis_of_group, named_operation, recorded_operation
 from scaling_study.timeline.spans import SCHEMA
 from scaling_study.timeline.tracefile import Damage, RawEvent, TraceFile
+from scaling_study.tracking import Advance, unheard
 
 #: Columns of what ran on a device beside those of the span table: where the collective is known from (`arguments` or
 #: `name`; null for the rest), the ranks of its group, and the number that ties a kernel to its launch.
@@ -201,17 +202,18 @@ _ROWS = {
 }  # fmt: skip
 
 
-def read_trace(path: Path, rank: int | None = None) -> DeviceTrace:
+def read_trace(path: Path, rank: int | None = None, advance: Advance = unheard) -> DeviceTrace:
     """Read a Kineto trace.
 
     Args:
         path: `.json`, gzipped or not.
         rank: that the file is of; None for what it says, and 0 where it does not.
+        advance: told how many bytes of the file are read.
 
     Raises:
         UserError: the file cannot be read, or is no trace.
     """
-    file, table = TraceFile(path), _Table()
+    file, table = TraceFile(path, advance=advance), _Table()
     with _no_collection():
         for events in file:
             table.add(events)

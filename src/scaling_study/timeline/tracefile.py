@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from scaling_study.errors import UserError, explain_os_error
+from scaling_study.tracking import Advance, unheard
 
 PIECE_BYTES = 2**20
 _MOST_BYTES = 2**26  # of one event, and of what stands before the events
@@ -73,13 +74,18 @@ _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 class TraceFile:
     """One trace file; iterate over it once, then look at `damage` and `about`.
 
+    Args:
+        path: the file.
+        piece_bytes: how much of it is read at a time.
+        advance: told how many bytes of the file are read.
+
     Attributes:
         about: what the file says beside its events, such as `distributedInfo`.
         damage: complete once the iteration has ended.
     """
 
-    def __init__(self, path: Path, piece_bytes: int = PIECE_BYTES) -> None:
-        self._path, self._piece_bytes = path, piece_bytes
+    def __init__(self, path: Path, piece_bytes: int = PIECE_BYTES, advance: Advance = unheard) -> None:
+        self._path, self._piece_bytes, self._advance = path, piece_bytes, advance
         self._failed_at = 0
         self.about: dict[str, Any] = {}
         self.damage = Damage()
@@ -113,6 +119,7 @@ class TraceFile:
                     file.seek(0)
                     while block := file.read(self._piece_bytes):
                         yield block
+                        self._advance(len(block))
                     return
                 file.seek(0)
                 yield from self._unpacked(file)
@@ -127,6 +134,7 @@ class TraceFile:
             if not rest:
                 rest = file.read(2**18)
                 packed += len(rest)
+                self._advance(len(rest))
             if not rest:
                 self.damage.truncated |= not stream.eof
                 return

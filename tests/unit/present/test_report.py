@@ -5,6 +5,7 @@ import hashlib
 import json
 import re
 import shutil
+import time
 
 import polars as pl
 import pytest
@@ -177,7 +178,7 @@ def opened(browser):
     """A function that opens a file, and what went wrong or was asked of a network since."""
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     tab, wrong = context.new_page(), []
-    tab.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
+    tab.on("console", lambda message: wrong.append(message.text) if message.type in ("error", "warning") else None)
     tab.on("pageerror", lambda error: wrong.append(str(error)))
     tab.on("request", lambda asked: wrong.append(asked.url) if not asked.url.startswith(("file:", "data:")) else None)
 
@@ -200,6 +201,21 @@ def test_in_a_browser_every_figure_is_drawn_and_nothing_is_asked_for(report, ope
         charts.nth(index).locator(".chart svg").wait_for(timeout=60_000)
     assert charts.count() == sum(len(CONFIG.study(study).figures) for study in ("mini", "paper"))
     assert wrong == []
+
+
+def test_in_a_browser_it_answers_within_two_seconds(report, browser):
+    """The first chart is drawn and a filter has its effect; the best of some tries, since others use this machine."""
+    taken = []
+    while len(taken) < 4 and min(taken, default=9.0) >= 2.0:
+        with browser.new_context(viewport={"width": 1280, "height": 900}) as context:
+            tab, start = context.new_page(), time.perf_counter()
+            tab.goto(report.as_uri())
+            tab.locator("figure").first.scroll_into_view_if_needed()
+            tab.wait_for_selector(".chart svg")
+            tab.locator("#claim-filters select[name=verdict]").select_option("does not hold")
+            tab.wait_for_function("document.querySelector('#claim-count').innerText.endsWith('shown')")
+            taken.append(time.perf_counter() - start)
+    assert min(taken) < 2.0, taken
 
 
 def test_in_a_browser_switches_tooltips_runs_and_filters_work(tmp_path, opened):

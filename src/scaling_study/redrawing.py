@@ -1,0 +1,68 @@
+"""Every figure and table of studies from the committed records, several at once in processes that stay.
+
+A process that draws one figure spends two thirds of its time on starting; one that stays draws the next at once.
+"""
+
+from __future__ import annotations
+
+import functools
+import signal
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+from scaling_study.errors import UserError
+from scaling_study.processes import end_with, identity
+from scaling_study.spec import Config, ProcessIdentity
+from scaling_study.tracking import Track, untracked
+from scaling_study.workflow import Drawing
+
+
+def redraw(
+    config_root: Path, drawings: list[Drawing], output: Path, cores: int, track: Track = untracked
+) -> dict[str, str]:
+    """Write figures and tables, each complete or not at all; one that cannot be drawn does not stop the others.
+
+    Args:
+        config_root: the folder of studies and what they name.
+        drawings: what to draw, and from what.
+        output: gets a folder a study.
+        cores: how many are drawn at once.
+
+    Returns:
+        what is wrong with those that could not be drawn, by study and name.
+    """
+    with ProcessPoolExecutor(
+        min(cores, len(drawings)) or 1, get_context("spawn"), initializer=_begin, initargs=(identity(),)
+    ) as pool:
+        wrong = pool.map(functools.partial(_draw, config_root, output), drawings)
+        told = zip(drawings, track(wrong, len(drawings)), strict=True)
+        return {f"{one.study}/{one.name}": message for one, message in told if message is not None}
+
+
+def _begin(owner: ProcessIdentity) -> None:
+    """Leave an interrupt to the process that started this one, and end with it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end_with(owner, at_once=True)
+
+
+@functools.cache
+def _config(root: Path) -> Config:
+    """Read once a process."""
+    return Config(root)
+
+
+def _draw(config_root: Path, output: Path, drawing: Drawing) -> str | None:
+    """Draw one; what is wrong if it cannot be."""
+    from scaling_study.drawing import draw, tabulate
+
+    try:
+        config = _config(config_root)
+        study, files = config.study(drawing.study), tuple(map(Path, drawing.files))
+        if drawing.is_table:
+            tabulate(config, study, drawing.name, files, output / study.name)
+        else:
+            draw(config, study, drawing.name, files, tuple(map(Path, drawing.timelines)), output / study.name)
+    except UserError as error:
+        return str(error)
+    return None

@@ -1,0 +1,50 @@
+"""Everything drawn from the committed records, several at once: byte for byte what is committed."""
+
+import msgspec
+import pytest
+
+from scaling_study.redrawing import redraw
+from scaling_study.workflow import Plan
+from tests.unit.samples import CONFIG, ROOT
+
+
+@pytest.fixture(scope="module")
+def drawings():
+    """Of both studies; their files are named from the root of the checkout."""
+    plan = Plan({"source": "cached", "studies": "mini,paper", "config_folder": str(CONFIG.root)}, ROOT)
+
+    def below_root(paths):
+        return tuple(str(ROOT / path) for path in paths)
+
+    return [
+        msgspec.structs.replace(one, files=below_root(one.files), timelines=below_root(one.timelines))
+        for one in plan.drawings()
+    ]
+
+
+def test_every_committed_figure_and_table_is_drawn_again_byte_for_byte(drawings, tmp_path):
+    seen = []
+
+    def track(items, total):
+        for item in items:
+            seen.append(total)
+            yield item
+
+    assert redraw(CONFIG.root, drawings, tmp_path, 2, track) == {}
+    assert seen == [len(drawings)] * len(drawings)
+    committed = {path.relative_to(ROOT / "figures"): path for path in ROOT.glob("figures/*/*.*")}
+    drawn = {path.relative_to(tmp_path): path for path in tmp_path.glob("*/*.*")}
+    assert {name for name in committed if name.parts[0] in ("mini", "paper")} == set(drawn)
+    assert [str(name) for name, path in drawn.items() if path.read_bytes() != committed[name].read_bytes()] == []
+
+
+def test_one_that_cannot_be_drawn_is_named_and_stops_no_other(drawings, tmp_path):
+    damaged = tmp_path / "data_parallel.parquet"
+    damaged.write_bytes(b"PAR1 and no more")
+    table, figure = (next(one for one in drawings if one.is_table is kind) for kind in (True, False))
+    without = msgspec.structs.replace(figure, name="hst-04", files=(str(damaged),), timelines=())
+    (name, message), = redraw(CONFIG.root, [without, table], tmp_path / "figures", 1).items()  # fmt: skip
+    assert name == f"{figure.study}/hst-04"
+    assert str(damaged) in message
+    assert "not a parquet file, or damaged" in message
+    assert [path.name for path in (tmp_path / "figures").rglob("*.*")] == [f"{table.name}.csv"]
