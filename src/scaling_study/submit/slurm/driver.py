@@ -7,6 +7,7 @@ attempt end, one claims the next.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -105,6 +106,7 @@ class SlurmDriver:
         self._restarts: dict[str, int] = {}
         self._timeouts: dict[str, int] = {}
         self._claimed: dict[str, tuple[Run, int]] = {}
+        self._unanswered: dict[str, float] = {}  # names of submissions, and since when Slurm is known not to know them
         self._retry_at, self._retry_s, self._delay_s = 0.0, 0.0, self._asked.poll_s
         self._beat_s, self._waits, self._is_silent = time.monotonic(), False, False
 
@@ -224,9 +226,11 @@ class SlurmDriver:
             assignments = [self._assignment(run, number) for run, number in members]
             try:
                 if found is None:
-                    raise TryLaterError("squeue does not answer")
+                    raise TryLaterError("it has not said yet what it has")
                 entries = submit(assignments, self.platform, shape, self._jobs, self._avoided())
             except TryLaterError as error:
+                if error.unanswered:
+                    self._unanswered |= dict.fromkeys(self._names(members), time.monotonic())
                 self._refused(error)
                 return
             self._retry_s = 0.0
@@ -244,20 +248,32 @@ class SlurmDriver:
     def _found_after_all(self, members: Sequence[tuple[Run, int]]) -> bool | None:
         """Whether an earlier submission that looked refused is known to Slurm: its answer was lost, not the request.
 
+        A request that was not answered may be taken later still. Like a job, it counts as gone once Slurm has answered
+        without it for `unknown_s`.
+
         Returns:
-            None while Slurm does not say.
+            None while Slurm does not say, or may yet take it.
         """
-        entries = {run_id(run): ledger.read(self.store.files(run).attempt(number).folder) for run, number in members}
-        names = {entry.name for entry in entries.values() if entry}
+        names = self._names(members)
         jobs = self.slurm.queue(names) if names else []
+        now = time.monotonic()
+        if jobs is None:
+            self._unanswered |= {name: now for name in names if name in self._unanswered}
+            return None
         if not jobs:
-            return None if jobs is None else False
+            waiting = [name for name in names if now - self._unanswered.get(name, -math.inf) <= self._asked.unknown_s]
+            return None if waiting else False
         for run, number in members:
-            entry = entries[run_id(run)]
+            entry = ledger.read(self.store.files(run).attempt(number).folder)
             if entry is not None:
                 del self._claimed[run_id(run)]
-                self._watched[run_id(run)] = _Watch(run, number, entry, time.monotonic(), ours=True)
+                self._watched[run_id(run)] = _Watch(run, number, entry, now, ours=True)
         return True
+
+    def _names(self, members: Sequence[tuple[Run, int]]) -> set[str]:
+        """The jobs that attempts were submitted as."""
+        entries = (ledger.read(self.store.files(run).attempt(number).folder) for run, number in members)
+        return {entry.name for entry in entries if entry is not None}
 
     def _look_at_jobs(self) -> bool:
         """Results first, then one query for all jobs, then accounting for those that the queue does not know.

@@ -26,16 +26,23 @@ _LATER = (
     "MaxJobCount",
     "job submit limit",
     "Job violates accounting/QOS policy",
-    "Socket timed out",
     "Unable to contact slurm controller",
-    "temporarily unavailable",
-    "Zero Bytes were transmitted",
     "Connection refused",
 )
+#: The same where the request may have reached Slurm all the same: just its answer did not come.
+_UNANSWERED = ("Socket timed out", "temporarily unavailable", "Zero Bytes were transmitted")
 
 
 class TryLaterError(Exception):
-    """Slurm does not take jobs now."""
+    """Slurm does not take jobs now.
+
+    Attributes:
+        unanswered: it may have taken them all the same, or do so yet.
+    """
+
+    def __init__(self, said: str, *, unanswered: bool = False) -> None:
+        super().__init__(said)
+        self.unanswered = unanswered
 
 
 def new_name() -> str:
@@ -106,8 +113,9 @@ def sbatch(
             jobs = executor.map_array(task, payloads, [""] * len(payloads))
     except (FailedJobError, FailedSubmissionError) as error:
         said = " ".join(str(error).split())
-        if any(word.lower() in said.lower() for word in _LATER):
-            raise TryLaterError(said) from error
+        unanswered = any(word.lower() in said.lower() for word in _UNANSWERED)
+        if unanswered or any(word.lower() in said.lower() for word in _LATER):
+            raise TryLaterError(said, unanswered=unanswered) from error
         raise UserError(
             f"sbatch refuses the job: {said}",
             where=f"platform {platform.name}",

@@ -97,7 +97,8 @@ class Cluster:
 
     Attributes:
         fates: of a run's jobs, in the order of their submission, by run id; `GOOD` where there is none left.
-        answers: of sbatch, one a call: `taken`, `refused`, or `lost` where only the answer is; then `taken`.
+        answers: of sbatch, one a call: `taken`, `refused`; after which it says nothing `lost` where Slurm has taken the
+            jobs, `late` where it takes them a minute later, `nowhere` where it never does; then `taken`.
         queue_down, accounting_down: whether the command fails at a second; accounting is not there by default.
         answers_in_s: how long squeue and sacct take.
         at: what is planned at which second.
@@ -180,13 +181,21 @@ class Cluster:
         for assignment, one in zip(assignments, entries, strict=True):
             ledger.write(Path(assignment.attempt_folder), one)
         self.sleep(0.5)
-        if answer != "refused":
-            ids = [f"{number}_{index}" for index in range(len(entries))] if len(entries) > 1 else [str(number)]
+        ids = [f"{number}_{index}" for index in range(len(entries))] if len(entries) > 1 else [str(number)]
+
+        def take():
             for assignment, one, job_id in zip(assignments, entries, ids, strict=True):
                 self.add(assignment, one, job_id)
+
+        if answer in ("taken", "lost"):
+            take()
+        if answer == "late":
+            self.at[self.now_s + 60.0] = take
         self.sleep(0.5)
+        if answer == "refused":
+            raise TryLaterError("AssocMaxSubmitJobLimit")
         if answer != "taken":
-            raise TryLaterError("Socket timed out")
+            raise TryLaterError("Socket timed out", unanswered=True)
         known = [msgspec.structs.replace(one, job_id=job_id) for one, job_id in zip(entries, ids, strict=True)]
         for assignment, one in zip(assignments, known, strict=True):
             ledger.write(Path(assignment.attempt_folder), one)

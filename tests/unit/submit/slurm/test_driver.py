@@ -346,7 +346,7 @@ def test_what_slurm_does_not_take_now_is_tried_again_later_and_later(cluster, dr
     assert gaps_s[0] >= 10.0
     assert gaps_s[-1] > 4 * gaps_s[0]
     assert (len(cluster.jobs), one.store.attempts(RUN)) == (1, 1)
-    assert all("Slurm takes no jobs now (Socket timed out)" in note for note in one.monitor.notes)
+    assert all("Slurm takes no jobs now (AssocMaxSubmitJobLimit)" in note for note in one.monitor.notes)
 
 
 def test_a_result_in_between_does_not_hasten_the_next_try(cluster, driver):
@@ -375,6 +375,27 @@ def test_a_lost_answer_is_not_submitted_twice_where_the_queue_is_down_as_well(cl
     cluster.answers, cluster.queue_down = ["lost"], (lambda now_s: now_s < 5)
     driver().measure([RUN])
     assert cluster.doubled == []
+
+
+def test_what_slurm_takes_after_sbatch_has_given_up_is_not_submitted_twice(cluster, driver):
+    cluster.answers = ["late"]
+    one = driver()
+    assert outcomes(one.measure(RUNS)) == [Outcome.OK] * 3
+    assert submissions(cluster) == [[run_id(run) for run in RUNS]]
+
+
+def test_an_unanswered_submission_counts_as_gone_once_the_queue_has_answered_without_it_for_long(cluster, driver):
+    cluster.answers, cluster.queue_down = ["nowhere"], (lambda now_s: 100 < now_s < 400)
+    assert outcomes(driver(unknown_s=120.0).measure([RUN])) == [Outcome.OK]
+    _, (again_s, _, _) = cluster.calls
+    assert 340.0 + 120.0 < again_s < 400.0 + 120.0 + 60.0  # the last silence, and looks a minute apart
+
+
+def test_a_refusal_is_tried_again_without_such_a_wait(cluster, driver):
+    cluster.answers = ["refused"]
+    driver(poll_s=10.0, unknown_s=1000.0).measure([RUN])
+    (refused_s, _, _), (again_s, _, _) = cluster.calls
+    assert again_s - refused_s < 60.0
 
 
 def test_a_refusal_for_good_is_one_error(cluster, driver, monkeypatch):
@@ -529,7 +550,7 @@ _fates = st.builds(
 _scripts = st.fixed_dictionaries(
     {
         "fates": st.lists(st.lists(_fates, max_size=4), min_size=len(RUNS), max_size=len(RUNS)),
-        "answers": st.lists(st.sampled_from(["taken", "refused", "lost"]), max_size=6),
+        "answers": st.lists(st.sampled_from(["taken", "refused", "lost", "late", "nowhere"]), max_size=6),
         "down_s": st.lists(st.integers(0, 20).map(lambda number: 200 * number), max_size=5),
         "accounting": st.booleans(),
     }
@@ -538,7 +559,8 @@ _scripts = st.fixed_dictionaries(
 
 def scripted(script, monkeypatch):
     """A Slurm of a random script, which is never silent for as long as a job may be unknown nor after a lost answer."""
-    cluster, seen = use(Cluster(), monkeypatch), ((90.0, "PENDING"),) if "lost" in script["answers"] else ()
+    unsure = {"lost", "late"} & set(script["answers"])
+    cluster, seen = use(Cluster(), monkeypatch), ((90.0, "PENDING"),) if unsure else ()
     for run, fates in zip(RUNS, script["fates"], strict=True):
         cluster.fates[run_id(run)] = [msgspec.structs.replace(fate, steps=(*seen, *fate.steps)) for fate in fates]
     cluster.answers = list(script["answers"])

@@ -103,18 +103,20 @@ def test_a_single_run_is_no_array(sbatch, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "said",
+    ("said", "unanswered"),
     [
-        "sbatch: error: AssocMaxSubmitJobLimit\nsbatch: error: Job violates accounting/QOS policy",
-        "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation",
-        "sbatch: error: Slurm temporarily unable to accept job, sleeping: resource temporarily unavailable",
+        ("sbatch: error: AssocMaxSubmitJobLimit\nsbatch: error: Job violates accounting/QOS policy", False),
+        ("sbatch: error: Unable to contact slurm controller (connect failure)", False),
+        ("sbatch: error: Batch job submission failed: Socket timed out on send/recv operation", True),
+        ("sbatch: error: Slurm temporarily unable to accept job, sleeping: resource temporarily unavailable", True),
     ],
 )
-def test_what_slurm_may_take_later_keeps_its_entry_without_a_job(sbatch, tmp_path, said):
+def test_what_slurm_may_take_later_keeps_its_entry_without_a_job(sbatch, tmp_path, said, unanswered):
     sbatch(said, code=1)
     made = assignments(tmp_path, 2)
-    with pytest.raises(TryLaterError):
+    with pytest.raises(TryLaterError) as caught:
         submit(made, PLATFORM, Shape(2, 8, 45), tmp_path / "jobs")
+    assert caught.value.unanswered == unanswered
     assert [ledger.read(Path(one.attempt_folder)).job_id for one in made] == [None, None]
 
 
