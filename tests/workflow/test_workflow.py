@@ -12,6 +12,10 @@ from scaling_study.records import read_records, write_records
 from tests.workflow.conftest import BIN, Checkout
 
 FIGURE = "figures/scenario/hst-04"
+DATA_PARALLEL, PIPELINE_PARALLEL = (
+    f"results/scenario/local/{sweep}.parquet" for sweep in ("data_parallel", "pipeline_parallel")
+)
+RECORDS = ("--", DATA_PARALLEL, PIPELINE_PARALLEL)
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +73,7 @@ def test_claims_are_judged_by_what_was_measured(copy):
     assert "about GPUs" in verdicts["on-gpus", "local"]["reason"]
     claims = copy.folder / "config/claims.yaml"
     claims.write_text(claims.read_text().replace("{above: 0}", "{below: 0}", 1))
-    end = copy.run()
+    end = copy.run("--", "figures/scenario/claims.csv")
     assert end.returncode == 0, end.stderr
     verdicts = {(row["id"], row["place"]): row for row in pl.read_csv(path, infer_schema=False).to_dicts()}
     assert verdicts["more-ranks", "local"]["verdict"] == "does not hold"
@@ -87,7 +91,7 @@ def test_another_clone_with_the_same_store_measures_nothing(measured, checkout):
     for folder in ("results/store", "results/data"):
         shutil.copytree(measured.folder / folder, checkout.folder / folder)
     before = attempts(checkout)
-    end = checkout.run()
+    end = checkout.run("--", f"{FIGURE}.svg")
     assert end.returncode == 0, end.stderr
     assert attempts(checkout) == before
     for path in ("results/scenario/local/data_parallel.parquet", f"{FIGURE}.svg", f"{FIGURE}.vl.json"):
@@ -110,17 +114,17 @@ def test_cosmetic_edits_measure_nothing(copy):
 
 
 def test_a_lost_record_file_is_gathered_without_measuring(copy):
-    path = copy.folder / "results/scenario/local/data_parallel.parquet"
+    path = copy.folder / DATA_PARALLEL
     content = path.read_bytes()
     path.unlink()
     before = attempts(copy)
-    assert copy.run().returncode == 0
+    assert copy.run(*RECORDS).returncode == 0
     assert attempts(copy) == before
     assert path.read_bytes() == content
 
 
 def test_a_damaged_record_file_is_gathered_without_measuring(copy):
-    path = copy.folder / "results/scenario/local/pipeline_parallel.parquet"
+    path = copy.folder / PIPELINE_PARALLEL
     content = path.read_bytes()
     path.write_bytes(content[: len(content) // 2] + b"x" + content[len(content) // 2 + 1 :])
     before = attempts(copy)
@@ -136,7 +140,7 @@ def test_a_changed_run_is_measured_and_no_other(copy):
     study = copy.folder / "config/studies/scenario.yaml"
     study.write_text(study.read_text().replace("product: {nodes: [1, 2]}", "product: {nodes: [1, 2, 3]}"))
     before = set(attempts(copy))
-    end = copy.run()
+    end = copy.run(*RECORDS)
     assert end.returncode == 0, end.stderr
     new = set(attempts(copy)) - before
     assert {path.split("/")[3] for path in new} == set(copy.run_ids("data_parallel")) - {
@@ -148,9 +152,9 @@ def test_a_changed_run_is_measured_and_no_other(copy):
 def test_a_damaged_result_is_measured_again(copy):
     name = copy.run_ids("data_parallel")[0]
     (copy.store(name) / "result.json").write_text('{"run": ')
-    (copy.folder / "results/scenario/local/data_parallel.parquet").unlink()
+    (copy.folder / DATA_PARALLEL).unlink()
     before = set(attempts(copy))
-    end = copy.run()
+    end = copy.run(*RECORDS)
     assert end.returncode == 0, end.stderr
     assert {path.split("/")[3] for path in set(attempts(copy)) - before} == {name}
 
@@ -164,7 +168,7 @@ def test_cached_draws_from_the_cache_alone_and_fresh_draws_again(copy):
     end = copy.run("--", f"{FIGURE}.svg", profile="cached")
     assert end.returncode == 0, end.stderr
     assert (copy.folder / f"{FIGURE}.svg").read_bytes() != fresh_figure
-    end = copy.run()
+    end = copy.run("--", f"{FIGURE}.svg")
     assert end.returncode == 0, end.stderr
     assert (copy.folder / f"{FIGURE}.svg").read_bytes() == fresh_figure
 
@@ -202,7 +206,7 @@ def test_cached_records_of_other_runs_are_refused(copy):
 def test_a_second_workflow_run_is_refused(copy):
     (copy.folder / "results/scenario/local/data_parallel.parquet").unlink()
     shutil.rmtree(copy.store(copy.run_ids("data_parallel")[0]))
-    first = copy.start()
+    first = copy.start(*RECORDS)
     copy.wait_for(lambda: any(copy.store(copy.run_ids("data_parallel")[0]).glob("attempts/*")), "the first claim")
     second = copy.run()
     assert second.returncode != 0

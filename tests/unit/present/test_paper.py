@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import shutil
 from pathlib import Path
@@ -13,6 +14,7 @@ from msgspec import structs
 from scaling_study.claims import judged_by
 from scaling_study.errors import UserError
 from scaling_study.present import numbers as numbers_module
+from scaling_study.present.claims import Judged
 from scaling_study.present.paper import build_paper, compile_pdf, explain_typst_error
 from scaling_study.records import read_records
 from scaling_study.spec import Catalogue, Config
@@ -25,12 +27,17 @@ FRAMES = made.mini_frames()
 CACHE = ROOT / "results" / "cached"
 FULL_FRAMES = {path.stem: read_records(path) for path in sorted((CACHE / "paper" / "predict").glob("*.parquet"))}
 TABLES = {path.stem: pl.read_parquet(path) for path in sorted((CACHE / "paper" / "model").glob("*.parquet"))}
-JUDGED = judged_by(CONFIG, [CACHE])
 TEXT = (ROOT / "paper" / "paper.typ").read_text(encoding="utf-8")
 FULL_TEXT = (ROOT / "paper" / "full.typ").read_text(encoding="utf-8")
 DRAWING = (
     '<svg xmlns="http://www.w3.org/2000/svg" width="40" height="20"><text font-family="Source Sans Pro">a</text></svg>'
 )
+
+
+@functools.cache
+def judged() -> list[Judged]:
+    """The claims as the committed records have them."""
+    return judged_by(CONFIG, [CACHE])
 
 
 @pytest.fixture
@@ -52,7 +59,7 @@ def sources(tmp_path: Path) -> Path:
 def build(sources: Path, frames: dict = FRAMES, catalogue: Catalogue = CATALOGUE) -> Path:
     every = {"mini": frames, "paper": FULL_FRAMES}
     figures, output = sources.parent / "figures", sources / "paper.pdf"
-    return build_paper([STUDY, FULL], every, TABLES, JUDGED, catalogue, figures, sources, output)
+    return build_paper([STUDY, FULL], every, TABLES, judged(), catalogue, figures, sources, output)
 
 
 def test_the_paper_builds_with_numbers_and_tables(sources: Path) -> None:

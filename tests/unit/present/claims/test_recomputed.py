@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from pathlib import Path
 from statistics import fmean
@@ -10,12 +11,18 @@ import polars as pl
 import pytest
 
 from scaling_study.claims import judged_by
+from scaling_study.present.claims import Judged
 from scaling_study.spec import Config, Place, Verdict
 
 ROOT = Path(__file__).parents[4]
 CACHE = ROOT / "results" / "cached"
-JUDGED = {(one.id, one.place): one for one in judged_by(Config(ROOT / "config"), [CACHE])}
 RATE, EXPOSED = "words_per_second", "exposed_communication_s"
+
+
+@functools.cache
+def judged() -> dict[tuple[str, Place], Judged]:
+    """What the evaluator says of each claim at each place."""
+    return {(one.id, one.place): one for one in judged_by(Config(ROOT / "config"), [CACHE])}
 
 
 def rows(sweep: str, study: str = "paper/predict") -> list[dict]:
@@ -45,7 +52,7 @@ def change(before: float, after: float) -> float:
 
 def check(name: str, verdict: str, *values: float, place: Place = Place.MODEL) -> None:
     """The verdict is this one, and the evaluator's numbers are these, in the order of the checks."""
-    one = JUDGED[name, place]
+    one = judged()[name, place]
     assert one.verdict == Verdict(verdict)
     assert [result.value for result in one.checks] == pytest.approx(list(values), rel=1e-9, abs=1e-12)
 
@@ -223,7 +230,7 @@ def test_generations() -> None:
     check("generation-exposed", "holds in shape only", share)
     assert v100["tp"] * v100["pp"] in (2, 4)
     check("generation-v100", "holds", v100["tp"] * v100["pp"], change(v100["mfu"], a100["mfu"]))
-    assert JUDGED["generation-v100", Place.MODEL].extrapolated
+    assert judged()["generation-v100", Place.MODEL].extrapolated
 
 
 def test_size_exposed() -> None:
