@@ -45,7 +45,7 @@ paper: $(VENV)/.base
 	@$(SNAKEMAKE) --profile workflow/profiles/cached
 
 test: $(VENV)/.train $(VENV)/.dev
-	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest -n 2 --dist loadfile
+	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: $(VENV)/.dev
 	@$(BIN)/ruff check src tests benchmarks
