@@ -197,7 +197,7 @@ def test_the_cached_profile_cannot_measure(copy):
 
 def test_cached_records_of_other_runs_are_refused(copy):
     study = copy.folder / "config/studies/scenario.yaml"
-    study.write_text(study.read_text().replace("iterations: 200", "iterations: 300"))
+    study.write_text(study.read_text().replace("iterations: 120", "iterations: 300"))
     end = copy.run(profile="cached")
     assert end.returncode != 0
     assert "of runs that the sweep does not have" in end.stderr

@@ -29,6 +29,7 @@ from scaling_study.present.theme import MARKS, NOTE_SIZE
 from scaling_study.spec import Outcome, Provenance
 
 _ONE = pl.DataFrame({"one": [1]})  # of a drawing that shows no data
+_VALUES: dict[str, Any] = {"x": alt.XValue, "x2": alt.X2Value, "y": alt.YValue, "y2": alt.Y2Value}
 
 
 class Box(msgspec.Struct, frozen=True):
@@ -119,11 +120,16 @@ def level(value: float, axis: Axis, along: Literal["x", "y"], *, dash: Sequence[
     return rule
 
 
+def pinned(**points: float) -> dict[str, Any]:
+    """Places of the panel, in points, as channels; of classes, since Altair takes long to find that of a mapping."""
+    return {name: _VALUES[name](at) for name, at in points.items()}
+
+
 def words(text: str, at: tuple[float, float], *, color: str = theme.GREY, **mark: Any) -> alt.Chart:
     """A text at a place of the panel, in points from its upper left corner."""
     style: dict[str, Any] = {"align": "left", "color": color, **mark}
     base: alt.Chart = chart(pl.DataFrame({"text": [text]}), "text").mark_text(**style)
-    return base.encode(x=alt.value(at[0]), y=alt.value(at[1]), text="text:N")
+    return base.encode(text="text:N", **pinned(x=at[0], y=at[1]))
 
 
 def rectangle(
@@ -138,15 +144,13 @@ def rectangle(
         width: of its outline.
     """
     base: alt.Chart = alt.Chart(_ONE).mark_rect(fill=fill, stroke=stroke, strokeWidth=width, fillOpacity=opacity)
-    return base.encode(
-        x=alt.value(at[0]), x2=alt.value(at[0] + size[0]), y=alt.value(at[1]), y2=alt.value(at[1] + size[1])
-    )
+    return base.encode(**pinned(x=at[0], x2=at[0] + size[0], y=at[1], y2=at[1] + size[1]))
 
 
 def straight(start: tuple[float, float], end: tuple[float, float], **mark: Any) -> alt.Chart:
     """A line of a drawing between two places of the panel, in points from its upper left corner."""
     base: alt.Chart = alt.Chart(_ONE).mark_rule(**mark)
-    return base.encode(x=alt.value(start[0]), x2=alt.value(end[0]), y=alt.value(start[1]), y2=alt.value(end[1]))
+    return base.encode(**pinned(x=start[0], x2=end[0], y=start[1], y2=end[1]))
 
 
 def crosses(
@@ -179,7 +183,7 @@ def crosses(
         high = bool(places) and min(places) < 1 - max(places)
         beside_it = ended[said] if said else outcome_words(ended["outcome"])
         row = pl.DataFrame({x.column: [ended[x.column]], "words": [beside_it]})
-        base = chart(row, x.column, "words").encode(x=x.x(), y=alt.value(5 if high else box.height - 5))
+        base = chart(row, x.column, "words").encode(x=x.x(), **pinned(y=5 if high else box.height - 5))
         moved: dict[str, Any] = {"xOffset": aside} if aside else {}
         layers.append(cross(base, color, **moved))
         if label:
@@ -203,7 +207,7 @@ def crossed_rows(frame: pl.DataFrame, y: Axis, *, label: bool = True) -> list[al
     if ended.is_empty():
         return []
     ended = ended.with_columns(words=pl.Series([outcome_words(one) for one in ended["outcome"]], dtype=pl.String))
-    base = chart(ended, y.column, "words").encode(y=y.y(), x=alt.value(6))
+    base = chart(ended, y.column, "words").encode(y=y.y(), **pinned(x=6))
     said = base.mark_text(align="left", dx=6, color=theme.GREY, fontStyle="italic").encode(text="words:N")
     return [cross(base), *([said] if label else [])]
 
@@ -349,7 +353,7 @@ def empty_panel(title: str, reason: str, box: Box) -> alt.LayerChart:
     lines = balanced(reason[:1].upper() + reason[1:], box.width - 16)
     step = NOTE_SIZE + 2
     ground = chart(pl.DataFrame({"text": [""]}), "text").mark_rect(color=theme.PAPER)
-    ground = ground.encode(x=alt.value(0), y=alt.value(0), x2=alt.value(box.width), y2=alt.value(box.height))
+    ground = ground.encode(**pinned(x=0, y=0, x2=box.width, y2=box.height))
     top = box.height / 2 - (len(lines) - 1) * step / 2
     text = [
         words(line, (box.width / 2, top + index * step), align="center", fontStyle="italic", baseline="middle")
