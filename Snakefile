@@ -8,7 +8,7 @@ from snakemake.utils import min_version
 
 from scaling_study.errors import UserError
 from scaling_study.processes import follow_owner_of_environment, own_what_is_started
-from scaling_study.workflow import Plan
+from scaling_study.workflow import Plan, cancel_timers
 
 min_version("9.20")
 
@@ -47,6 +47,11 @@ onstart:
 onsuccess:
     for line in plan.made():
         print(line, file=sys.stderr)
+    cancel_timers()
+
+
+onerror:
+    cancel_timers()
 
 
 rule all:

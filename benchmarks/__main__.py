@@ -17,6 +17,7 @@ from benchmarks import (
     lines,
     one_process,
     performance_model,
+    presenting,
     profiled_window,
     submission,
     trace_reading,
@@ -32,6 +33,7 @@ _NAMES = (
     "first-step",
     "performance-model",
     "extraction",
+    "presenting",
     "traces",
     "submission",
 )
@@ -63,6 +65,7 @@ def main(only: tuple[str, ...], rounds: int, alike: bool, output: Path) -> None:
         "first-step": first_step.run,
         "performance-model": performance_model.run,
         "extraction": performance_model.run_extraction,
+        "presenting": presenting.run,
         "traces": trace_reading.run,
         "submission": submission.run,
     }

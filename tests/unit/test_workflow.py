@@ -3,13 +3,14 @@
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from scaling_study.errors import UserError
-from scaling_study.workflow import Drawing, Plan
+from scaling_study.workflow import Drawing, Plan, cancel_timers
 from tests.unit.samples import CONFIG, ROOT
 
 STUDY = """
@@ -478,3 +479,16 @@ def test_a_figure_of_roofs_is_drawn_from_definitions_alone():
     assert plan.figure_records(figure) == plan.figure_timelines(figure) == []
     definitions = {str(Path(path).relative_to(ROOT)) for path in plan.figure_definitions(figure)}
     assert {"config/hardware/h100.yaml", "config/models/llama2-70b.yaml"} <= definitions
+
+
+def test_timers_are_cancelled_and_other_threads_go_on():
+    fired, other = threading.Event(), threading.Event()
+    timer, thread = threading.Timer(30.0, fired.set), threading.Thread(target=other.wait, args=(30,))
+    timer.start(), thread.start()
+    cancel_timers()
+    timer.join(5.0)
+    assert not timer.is_alive()
+    assert not fired.is_set()
+    assert thread.is_alive()
+    other.set()
+    thread.join(5.0)
