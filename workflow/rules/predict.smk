@@ -34,7 +34,7 @@ rule validation:
     log:
         "results/logs/{study}/model/validation.log",
     shell:
-        "scaling-study calibrate --leave-one-source-out --output {output} > {log}"
+        "scaling-study calibrate --leave-one-source-out --output {output} > {log} 2> >(tee -a {log} >&2)"
 
 
 rule fabric:
@@ -48,7 +48,7 @@ rule fabric:
     params:
         study=plan.presented,
     shell:
-        "scaling-study fabric {wildcards.study} coordination --output {output} > {log}"
+        "scaling-study fabric {wildcards.study} coordination --output {output} > {log} 2> >(tee -a {log} >&2)"
 
 
 rule sensitivity:
@@ -61,4 +61,4 @@ rule sensitivity:
     params:
         study=plan.presented,
     shell:
-        "scaling-study sensitivity {wildcards.study} --output {output} > {log}"
+        "scaling-study sensitivity {wildcards.study} --output {output} > {log} 2> >(tee -a {log} >&2)"
