@@ -8,7 +8,7 @@ from snakemake.utils import min_version
 
 from scaling_study.errors import UserError
 from scaling_study.processes import follow_owner_of_environment, own_what_is_started
-from scaling_study.workflow import Plan, cancel_timers
+from scaling_study.workflow import DRAWN, Plan, cancel_timers
 
 min_version("9.20")
 

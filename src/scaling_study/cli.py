@@ -183,7 +183,8 @@ def redraw(
 ) -> None:
     """Draw every figure and table of each STUDY from the committed records, several at once.
 
-    One that cannot be drawn is named, and the others are drawn.
+    One that cannot be drawn is named, and the others are drawn. A table of claims is judged by the records of the
+    studies that are given.
 
     Example: scaling-study redraw mini paper
     """

@@ -5,9 +5,12 @@ A process that draws one figure spends two thirds of its time on starting; one t
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import signal
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -31,18 +34,38 @@ def redraw(
 
     Returns:
         what is wrong with those that could not be drawn, by study and name.
+
+    Raises:
+        UserError: a process was killed, by the kernel for its memory perhaps.
     """
-    with ProcessPoolExecutor(
+    pool = ProcessPoolExecutor(
         min(cores, len(drawings)) or 1, get_context("spawn"), initializer=_begin, initargs=(identity(),)
-    ) as pool:
-        wrong = pool.map(functools.partial(_draw, config_root, output), drawings)
-        told = zip(drawings, track(wrong, len(drawings)), strict=True)
-        return {f"{one.study}/{one.name}": message for one, message in told if message is not None}
+    )
+    try:
+        with _uninterrupted():
+            futures = {pool.submit(_draw, config_root, output, one): one for one in drawings}
+        for future in track(as_completed(futures), len(futures)):
+            future.result()
+    except BrokenProcessPool as error:
+        raise UserError("a process that draws was killed", remedy="Give it more memory, or fewer --cores.") from error
+    finally:
+        pool.shutdown(cancel_futures=True)
+    wrong = {one: future.result() for future, one in futures.items()}
+    return {f"{one.study}/{one.name}": message for one, message in wrong.items() if message is not None}
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Processes that are started meanwhile leave an interrupt to this one."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _begin(owner: ProcessIdentity) -> None:
-    """Leave an interrupt to the process that started this one, and end with it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """End with the process that started this one."""
     end_with(owner, at_once=True)
 
 

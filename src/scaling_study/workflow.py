@@ -36,6 +36,8 @@ from scaling_study.spec import (
     run_id,
 )
 
+#: Stands for every figure and table while all of them are drawn by one job.
+DRAWN = "results/.drawn"
 PAPER, REPORT, PAPER_STUDIES = "paper/paper.pdf", "results/report.html", ("mini", "paper")
 #: What a figure shows of synchronisations.
 OBSERVED = "synchronisation"
@@ -246,7 +248,7 @@ class Plan:
         ]
         return [*tables, *figures]
 
-    def drawing_options(self, _: Wildcards) -> list[str]:
+    def drawing_options(self) -> list[str]:
         """Studies, and a platform that is not theirs, as arguments of the verb that draws all of them."""
         platform = [f"--platform {self._platform}"] if self._platform else []
         return [*self.studies, *platform]
@@ -296,10 +298,14 @@ class Plan:
 
     def paper_figures(self) -> list[str]:
         """The figures that the paper shows."""
+        if self.draws_all:
+            return [DRAWN]
         return [f"figures/{study.name}/{figure}.svg" for study in self._reported() for figure in study.figures]
 
     def report_figures(self) -> list[str]:
         """The figures that the report shows."""
+        if self.draws_all:
+            return [DRAWN]
         return [str(Path(path).with_suffix(".vl.json")) for path in self.paper_figures()]
 
     def report_timelines(self) -> list[str]:
@@ -338,7 +344,8 @@ class Plan:
         records = self.all_records()
         if self.cached:  # Snakemake takes a figure whose records are gone for a file that needs none
             self._require([*records, *self.other_inputs()])
-        return [*records, *self.figures(), *self.tables(), *([PAPER, REPORT] if self.has_paper else [])]
+        drawn = [DRAWN] if self.draws_all else [*self.figures(), *self.tables()]
+        return [*records, *drawn, *([PAPER, REPORT] if self.has_paper else [])]
 
     def other_inputs(self) -> list[str]:
         """What figures are drawn from beside records: timelines, and tables of the performance model."""

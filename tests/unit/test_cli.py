@@ -19,7 +19,7 @@ from scaling_study.submit import RunStore
 from scaling_study.submit.slurm import ledger
 from tests.unit.samples import CONFIG, PART, ROOT, TINY, run_result, training_run
 
-RULES = [f"workflow/rules/{name}.smk" for name in ("draw", "measure", "predict", "present", "redraw")]
+RULES = [f"workflow/rules/{name}.smk" for name in ("measure", "predict", "present", "redraw")]
 SMALL_DATA = "{title: t, source: synthetic, documents: 60, words: 1500, vocabulary: 500}"
 
 

@@ -1,8 +1,15 @@
 """Everything drawn from the committed records, several at once: byte for byte what is committed."""
 
+import os
+import signal
+import subprocess
+import sys
+import time
+
 import msgspec
 import pytest
 
+from scaling_study.errors import UserError
 from scaling_study.redrawing import redraw
 from scaling_study.workflow import Plan
 from tests.unit.samples import CONFIG, ROOT
@@ -36,6 +43,28 @@ def test_every_committed_figure_and_table_is_drawn_again_byte_for_byte(drawings,
     drawn = {path.relative_to(tmp_path): path for path in tmp_path.glob("*/*.*")}
     assert {name for name in committed if name.parts[0] in ("mini", "paper")} == set(drawn)
     assert [str(name) for name, path in drawn.items() if path.read_bytes() != committed[name].read_bytes()] == []
+
+
+def killed(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_process_that_is_killed_is_one_error(drawings, tmp_path, monkeypatch):
+    monkeypatch.setattr("scaling_study.redrawing._draw", killed)
+    with pytest.raises(UserError, match="a process that draws was killed"):
+        redraw(CONFIG.root, drawings, tmp_path, 2)
+
+
+def test_an_interrupt_is_left_to_the_process_that_started_it(tmp_path):
+    command = [sys.executable, "-m", "scaling_study.cli", "redraw", "mini", "--output", str(tmp_path)]
+    options = {"cwd": ROOT, "stderr": subprocess.PIPE, "text": True, "start_new_session": True}
+    for after_s in (0.5, 1.5):
+        with subprocess.Popen(command, **options) as process:
+            time.sleep(after_s)
+            os.killpg(process.pid, signal.SIGINT)
+            _, said = process.communicate(timeout=30)
+        assert process.returncode == 130, said
+        assert len(said.strip().splitlines()) == 1, said
 
 
 def test_one_that_cannot_be_drawn_is_named_and_stops_no_other(drawings, tmp_path):

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from scaling_study.errors import UserError
-from scaling_study.workflow import Drawing, Plan, cancel_timers
+from scaling_study.workflow import DRAWN, Drawing, Plan, cancel_timers
 from tests.unit.samples import CONFIG, ROOT
 
 STUDY = """
@@ -217,6 +217,7 @@ def test_all_of_the_cache_is_drawn_by_one_job_and_one_figure_by_its_own(checkout
     plan = Plan({"studies": "first", "source": "cached"}, checkout)
     place = "results/cached/first/here"
     assert plan.draws_all
+    assert plan.targets() == [f"{place}/one.parquet", f"{place}/two.parquet", DRAWN]
     assert plan.drawings() == [
         Drawing("first", "layouts", (f"{place}/two.parquet",), is_table=True),
         Drawing("first", "hst-01", (f"{place}/one.parquet",)),
@@ -228,9 +229,9 @@ def test_all_of_the_cache_is_drawn_by_one_job_and_one_figure_by_its_own(checkout
 
 def test_the_job_that_draws_all_is_told_studies_and_a_platform_that_is_not_theirs(checkout):
     both = {"studies": "first,second", "source": "cached"}
-    assert Plan(both, checkout).drawing_options(wildcards()) == ["first", "second"]
+    assert Plan(both, checkout).drawing_options() == ["first", "second"]
     there = Plan({**both, "platform": "there"}, checkout)
-    assert there.drawing_options(wildcards()) == ["first", "second", "--platform there"]
+    assert there.drawing_options() == ["first", "second", "--platform there"]
     assert there.drawings()[0].files == ("results/cached/first/there/two.parquet",)
 
 

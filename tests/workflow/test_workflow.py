@@ -183,6 +183,19 @@ def test_a_redraw_that_fails_keeps_the_figure(copy):
     assert (copy.folder / f"{FIGURE}.svg").read_bytes() == figure
 
 
+def test_one_figure_that_cannot_be_drawn_costs_no_other(copy):
+    other = copy.folder / "figures/scenario/hst-03b.svg"
+    content = other.read_bytes()
+    other.unlink()
+    cached = copy.folder / "results/cached/scenario/local/data_parallel.parquet"
+    cached.write_bytes(cached.read_bytes()[:-20])
+    end = copy.run(profile="cached")
+    assert end.returncode != 0
+    assert "scenario/hst-04: " in end.stderr
+    assert "Restore it from git" in end.stderr
+    assert other.read_bytes() == content
+
+
 def test_the_cached_profile_cannot_measure(copy):
     shutil.rmtree(copy.folder / "results/scenario")
     end = copy.run("--", "results/scenario/local/data_parallel.parquet", profile="cached")

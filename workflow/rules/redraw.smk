@@ -1,4 +1,5 @@
-# All figures and tables in one job, whose processes start once and draw one after another.
+# All figures and tables in one job, whose processes start once and draw one after another. They are not its outputs:
+# Snakemake takes those of a job that fails back, and one figure that cannot be drawn would cost all the others.
 
 
 rule drawings:
@@ -6,9 +7,9 @@ rule drawings:
         records=plan.all_records(),
         others=plan.other_inputs(),
     output:
-        update([*plan.figures(), *plan.tables()]),
+        temp(touch(DRAWN)),
     threads: plan.cores
     params:
-        what=plan.drawing_options,
+        what=plan.drawing_options(),
     shell:
         "scaling-study redraw {params.what} --cores {threads} --output figures"

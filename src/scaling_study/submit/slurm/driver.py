@@ -106,7 +106,7 @@ class SlurmDriver:
         self._restarts: dict[str, int] = {}
         self._timeouts: dict[str, int] = {}
         self._claimed: dict[str, tuple[Run, int]] = {}
-        self._unanswered: dict[str, float] = {}  # names of submissions, and since when Slurm is known not to know them
+        self._unanswered: dict[str, float] = {}  # names of submissions, and since when Slurm has answered without them
         self._retry_at, self._retry_s, self._delay_s = 0.0, 0.0, self._asked.poll_s
         self._beat_s, self._waits, self._is_silent = time.monotonic(), False, False
 
@@ -216,27 +216,35 @@ class SlurmDriver:
         """Submit what is claimed, one array a shape; what Slurm does not take now is tried again later."""
         if not self._claimed or time.monotonic() < self._retry_at:
             return
+        for name, (run, number) in list(self._claimed.items()):  # by a job of a lost answer, or by another driver
+            if self.store.result(run) is not None or self.store.files(run).attempt(number).ended.exists():
+                del self._claimed[name]
         shapes: dict[Shape, list[tuple[Run, int]]] = {}
         for run, number in self._claimed.values():
             shapes.setdefault(self._shape(run), []).append((run, number))
+        unsure = False
         for shape, members in sorted(shapes.items(), key=lambda item: item[0]):
             found = self._found_after_all(members)
+            if found is None:
+                unsure = True
+                continue
             if found:
+                self._retry_s = 0.0
                 continue
             assignments = [self._assignment(run, number) for run, number in members]
             try:
-                if found is None:
-                    raise TryLaterError("it has not said yet what it has")
                 entries = submit(assignments, self.platform, shape, self._jobs, self._avoided())
             except TryLaterError as error:
                 if error.unanswered:
-                    self._unanswered |= dict.fromkeys(self._names(members), time.monotonic())
+                    self._unanswered |= dict.fromkeys(self._names(members), math.inf)
                 self._refused(error)
                 return
             self._retry_s = 0.0
             for (run, number), entry in zip(members, entries, strict=True):
                 del self._claimed[run_id(run)]
                 self._watched[run_id(run)] = _Watch(run, number, entry, time.monotonic(), ours=True)
+        if unsure:
+            self._refused(TryLaterError("an earlier submission may still be taken"))
 
     def _refused(self, error: TryLaterError) -> None:
         """Slurm takes no jobs now: try again, later and later; said once."""
@@ -258,11 +266,12 @@ class SlurmDriver:
         jobs = self.slurm.queue(names) if names else []
         now = time.monotonic()
         if jobs is None:
-            self._unanswered |= {name: now for name in names if name in self._unanswered}
+            self._unanswered |= {name: math.inf for name in names if name in self._unanswered}
             return None
         if not jobs:
-            waiting = [name for name in names if now - self._unanswered.get(name, -math.inf) <= self._asked.unknown_s]
-            return None if waiting else False
+            since = {name: min(now, self._unanswered[name]) for name in names if name in self._unanswered}
+            self._unanswered |= since
+            return None if any(now - at_s <= self._asked.unknown_s for at_s in since.values()) else False
         for run, number in members:
             entry = ledger.read(self.store.files(run).attempt(number).folder)
             if entry is not None:

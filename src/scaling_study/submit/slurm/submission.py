@@ -30,7 +30,14 @@ _LATER = (
     "Connection refused",
 )
 #: The same where the request may have reached Slurm all the same: just its answer did not come.
-_UNANSWERED = ("Socket timed out", "temporarily unavailable", "Zero Bytes were transmitted")
+_UNANSWERED = (
+    "Socket timed out",
+    "temporarily unavailable",
+    "Zero Bytes were transmitted",
+    "(receive failure)",
+    "(send failure)",
+    "(shutdown failure)",
+)
 
 
 class TryLaterError(Exception):

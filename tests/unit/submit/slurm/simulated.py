@@ -97,8 +97,9 @@ class Cluster:
 
     Attributes:
         fates: of a run's jobs, in the order of their submission, by run id; `GOOD` where there is none left.
-        answers: of sbatch, one a call: `taken`, `refused`; after which it says nothing `lost` where Slurm has taken the
-            jobs, `late` where it takes them a minute later, `nowhere` where it never does; then `taken`.
+        answers: of sbatch, one a call: `taken`, `refused`, or none: `lost` where Slurm has taken the jobs, `late` where
+            it takes them `late_s` later, `nowhere` where it never does; then `taken`.
+        asked_s: how long sbatch takes where it gets no answer.
         queue_down, accounting_down: whether the command fails at a second; accounting is not there by default.
         answers_in_s: how long squeue and sacct take.
         at: what is planned at which second.
@@ -109,7 +110,7 @@ class Cluster:
         self.now_s, self.jobs, self.fates, self.answers = 0.0, [], {}, []
         self.queue_down, self.accounting_down = (lambda now_s: False), (lambda now_s: True)
         self.calls, self.queued_s, self.cancelled, self.doubled = [], [], [], []
-        self.answers_in_s, self.at = 0.1, {}
+        self.answers_in_s, self.asked_s, self.late_s, self.at = 0.1, 0.5, 60.0, {}
         self._turns = None
 
     # -- the clock ----------------------------------------------------------------------------------------------
@@ -190,8 +191,8 @@ class Cluster:
         if answer in ("taken", "lost"):
             take()
         if answer == "late":
-            self.at[self.now_s + 60.0] = take
-        self.sleep(0.5)
+            self.at[self.now_s + self.late_s] = take
+        self.sleep(0.5 if answer in ("taken", "refused") else self.asked_s)
         if answer == "refused":
             raise TryLaterError("AssocMaxSubmitJobLimit")
         if answer != "taken":

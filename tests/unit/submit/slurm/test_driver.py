@@ -391,6 +391,50 @@ def test_an_unanswered_submission_counts_as_gone_once_the_queue_has_answered_wit
     assert 340.0 + 120.0 < again_s < 400.0 + 120.0 + 60.0  # the last silence, and looks a minute apart
 
 
+def test_one_look_that_misses_it_is_not_enough_however_rare_looks_are(cluster, driver):
+    cluster.answers, cluster.late_s = ["refused"] * 4 + ["late"], 400.0
+    cluster.fates[run_id(RUN)] = [HOUR]
+    driver(poll_s=60.0, unknown_s=120.0).measure([RUN])
+    assert cluster.doubled == []
+    assert len(cluster.jobs) == 1
+
+
+def test_a_result_of_a_job_whose_answer_was_lost_is_believed_though_slurm_has_forgotten_it(cluster, driver):
+    cluster.answers = ["lost"]
+    cluster.fates[run_id(RUN)] = [Fate(steps=((3.0, "PENDING"), (4.0, "RUNNING")), end=None, result=True)]
+    assert outcomes(driver().measure([RUN])) == [Outcome.OK]
+    assert len(cluster.jobs) == 1
+
+
+def test_who_hung_in_sbatch_while_another_took_over_does_not_submit_the_old_attempt(cluster, driver):
+    cluster.fates[run_id(RUN)] = [HOUR]
+    far, near = driver(), driver()
+    far.me = ProcessIdentity(host="another-host.example", pid=1, started="1.00")
+    claim = far.store.files(RUN).attempt(1).claim
+    cluster.answers, cluster.asked_s = ["nowhere"], 300.0
+    cluster.at[60.0] = lambda: os.utime(claim, (0, 0))
+    cluster.side_by_side(lambda: far.measure([RUN]), lambda: near.measure([RUN]))
+    assert cluster.doubled == []
+    assert [job.assignment.attempt for job in cluster.jobs] == [2]
+
+
+def test_other_shapes_do_not_wait_for_a_submission_that_was_not_answered(cluster, driver):
+    cluster.answers = ["nowhere"]
+    driver(unknown_s=1000.0).measure([RUN, FOUR])
+    at_s = {names[0]: now_s for now_s, _, names in cluster.calls}
+    assert at_s[run_id(FOUR)] < 100.0
+    assert at_s[run_id(RUN)] > 1000.0
+
+
+def test_what_was_found_after_all_makes_the_next_refusal_a_first_one(cluster, driver):
+    cluster.answers = ["lost", "refused"]
+    one = driver(poll_s=10.0)
+    one.measure([RUN, FOUR])
+    _, (refused_s, _, _), (again_s, _, _) = cluster.calls
+    assert again_s - refused_s < 30.0
+    assert [note for note in one.monitor.notes if "AssocMaxSubmitJobLimit" in note]
+
+
 def test_a_refusal_is_tried_again_without_such_a_wait(cluster, driver):
     cluster.answers = ["refused"]
     driver(poll_s=10.0, unknown_s=1000.0).measure([RUN])

@@ -107,6 +107,7 @@ def test_a_single_run_is_no_array(sbatch, tmp_path):
     [
         ("sbatch: error: AssocMaxSubmitJobLimit\nsbatch: error: Job violates accounting/QOS policy", False),
         ("sbatch: error: Unable to contact slurm controller (connect failure)", False),
+        ("sbatch: error: Batch job submission failed: Unable to contact slurm controller (receive failure)", True),
         ("sbatch: error: Batch job submission failed: Socket timed out on send/recv operation", True),
         ("sbatch: error: Slurm temporarily unable to accept job, sleeping: resource temporarily unavailable", True),
     ],
