@@ -1,7 +1,9 @@
 """Runs, results and folders that several tests are about, and how much hypothesis may try."""
 
+import subprocess
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 from scaling_study.spec import (
@@ -38,6 +40,16 @@ PART = Hardware(
     memory_gib=Sourced(1.0, "s"),
     sources={"s": "test"},
 )
+
+
+def is_committed(name: str, content: bytes) -> bool:
+    """Whether a file of the checkout has this content, as it lies there or, where a study was made since, in git."""
+    if (ROOT / name).read_bytes() == content:
+        return True
+    found = subprocess.run(["git", "show", f"HEAD:{name}"], cwd=ROOT, capture_output=True, check=False)
+    if found.returncode:
+        pytest.skip(f"{name} was made anew, and there is no git that has the committed one")
+    return found.stdout == content
 
 
 def training_run(**fields):
