@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.ratios import Ratio, Spread
+from benchmarks.ratios import Ratio, Spread, spread
 from scaling_study.errors import write_atomically
 from scaling_study.processes import available_cores
 
@@ -75,6 +76,23 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     def missed(self) -> bool:
         """Whether a requirement is missed beyond noise."""
         return any(line.verdict is Verdict.MISSED for line in self.lines)
+
+
+def limited(
+    benchmark: str, what: str, unit: str, limit: float, values: Sequence[float], *, least: bool = False
+) -> Line:
+    """Values that must stay below a limit of the project, or reach it where it is the `least`."""
+    ratios = sorted(value / limit if least else limit / value for value in values)
+    return Line(
+        benchmark=benchmark,
+        what=what,
+        unit=unit,
+        ours=spread(values),
+        peer="limit",
+        theirs=spread([limit]),
+        ratio=Ratio(ratios[len(ratios) // 2], ratios[0], ratios[-1]),
+        required=1.0,
+    )
 
 
 def report(lines: list[Line], versions: dict[str, str], repeats: int) -> Report:

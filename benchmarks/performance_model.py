@@ -15,8 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks import extraction
-from benchmarks.lines import Line
-from benchmarks.ratios import Ratio, spread, within
+from benchmarks.lines import Line, limited
+from benchmarks.ratios import Ratio, spread
 from scaling_study.predict.forecasts import timeline_of_run
 from scaling_study.predict.library import Library
 from scaling_study.predict.planning import plan
@@ -63,17 +63,7 @@ def _rate(what: str, limit: float, work: Callable[[], int], rounds: int) -> Line
         started = time.process_time()
         count = work()
         rates.append(count / (time.process_time() - started))
-    ratios = sorted(rate / limit for rate in rates)
-    return Line(
-        benchmark="performance model",
-        what=what,
-        unit="/s",
-        ours=spread(rates),
-        peer="limit",
-        theirs=spread([limit]),
-        ratio=Ratio(ratios[len(ratios) // 2], ratios[0], ratios[-1]),
-        required=1.0,
-    )
+    return limited("performance model", what, "/s", limit, rates, least=True)
 
 
 def _plans(config: Config) -> int:
@@ -93,16 +83,8 @@ def _whole_study(config: Config, rounds: int) -> Line:
     """Every sweep by its own process, one after another on one core, as a workflow with one core would."""
     sweeps = [name for name, sweep in config.study(_STUDY).sweeps.items() if sweep.status == "ready"]
     taken = [_predicted_s(sweeps) for _ in range(rounds)]
-    return Line(
-        benchmark="performance model",
-        what=f"every run of the paper study, {len(sweeps)} processes",
-        unit="s",
-        ours=spread(taken),
-        peer="limit",
-        theirs=spread([STUDY_S]),
-        ratio=within(STUDY_S, taken),
-        required=1.0,
-    )
+    what = f"every run of the paper study, {len(sweeps)} processes"
+    return limited("performance model", what, "s", STUDY_S, taken)
 
 
 def _predicted_s(sweeps: list[str]) -> float:

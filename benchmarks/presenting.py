@@ -13,8 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.lines import Line
-from benchmarks.ratios import spread, within
+from benchmarks.lines import Line, limited
 
 _ROOT = Path(__file__).resolve().parents[1]
 _BIN = Path(sys.executable).parent
@@ -35,16 +34,7 @@ def _line(what: str, limit_s: float, options: tuple[str, ...], rounds: int) -> L
         folder = _checkout(Path(name))
         taken = [_presented_s(folder, options) for _ in range(rounds)]
         _require_committed(folder / "figures")
-    return Line(
-        benchmark="presenting",
-        what=f"{what}, from the committed records",
-        unit="s",
-        ours=spread(taken),
-        peer="limit",
-        theirs=spread([limit_s]),
-        ratio=within(limit_s, taken),
-        required=1.0,
-    )
+    return limited("presenting", f"{what}, from the committed records", "s", limit_s, taken)
 
 
 def _checkout(folder: Path) -> Path:

@@ -37,12 +37,6 @@ def spread(values: Sequence[float]) -> Spread:
     return Spread(median, low, high)
 
 
-def within(limit: float, values: Sequence[float]) -> Ratio:
-    """How often the median, the largest and the smallest of some values go into a limit that they should stay below."""
-    ratios = sorted(limit / value for value in values)
-    return Ratio(ratios[len(ratios) // 2], ratios[0], ratios[-1])
-
-
 def paired_ratio(rounds: Sequence[Sequence[tuple[float, float]]]) -> Ratio:
     """The median over rounds of the median ratio of a round's pairs, first to second.
 

@@ -19,8 +19,8 @@ from pathlib import Path
 import msgspec
 from tests.slurm.cluster import Cluster, missing, private_cluster
 
-from benchmarks.lines import Line
-from benchmarks.ratios import paired_ratio, spread, within
+from benchmarks.lines import Line, limited
+from benchmarks.ratios import paired_ratio, spread
 from benchmarks.submitters import RUNS, Report, platform, shapes
 from scaling_study.submit.slurm.request import settings_of
 
@@ -154,16 +154,5 @@ def _lines(what: str, measured: list[dict[str, Submission]]) -> list[Line]:
         )
     )
     peaks_mb = [one.report.peak_bytes / 1e6 for one in ours]
-    lines.append(
-        Line(
-            benchmark="submission",
-            what="peak memory of the driver, without torch",
-            unit="MB",
-            ours=spread(peaks_mb),
-            peer="limit",
-            theirs=spread([PEAK_LIMIT_MB]),
-            ratio=within(PEAK_LIMIT_MB, peaks_mb),
-            required=1.0,
-        )
-    )
+    lines.append(limited("submission", "peak memory of the driver, without torch", "MB", PEAK_LIMIT_MB, peaks_mb))
     return lines

@@ -4,7 +4,7 @@ import io
 import json
 
 import pytest
-from benchmarks.lines import Line, Verdict, report, show, write
+from benchmarks.lines import Line, Verdict, limited, report, show, write
 from benchmarks.ratios import Ratio, Spread
 from rich.console import Console
 
@@ -51,3 +51,16 @@ def test_the_file_has_every_line_with_its_verdict(tmp_path):
     assert content["lines"][0]["ours"] == {"median": 1234.5, "low": 1200.0, "high": 1300.0}
     assert content["versions"]["torch"] == "2"
     assert content["cores"] >= 1
+
+
+def test_what_stays_below_a_limit_has_a_ratio_of_more_than_one():
+    line = limited("b", "time", "s", 60.0, [20.0, 30.0, 15.0])
+    assert line.ratio == Ratio(3.0, 2.0, 4.0)
+    assert line.verdict is Verdict.MET
+    assert limited("b", "time", "s", 6.0, [12.0]).verdict is Verdict.MISSED
+    assert limited("b", "time", "s", 6.0, [5.0, 6.5, 7.0]).verdict is Verdict.WITHIN_NOISE
+
+
+def test_what_must_reach_a_limit_has_a_ratio_of_more_than_one():
+    assert limited("b", "rate", "/s", 20.0, [40.0], least=True).ratio == Ratio(2.0, 2.0, 2.0)
+    assert limited("b", "rate", "/s", 20.0, [10.0], least=True).verdict is Verdict.MISSED
