@@ -2,6 +2,7 @@
 # Profiles choose where records come from: workflow/profiles/default measures, workflow/profiles/cached only draws.
 import os
 import sys
+import time
 
 from snakemake.exceptions import WorkflowError
 from snakemake.utils import min_version
