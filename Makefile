@@ -25,7 +25,7 @@ help:
 	@echo 'make study                            measure the mini study here, predict the full one; figures, tables, paper'
 	@echo 'make test                             unit and workflow tests'
 	@echo 'make figure FIGURE=hst-04 STUDY=mini  redraw one figure from committed records (no torch)'
-	@echo 'make paper                            rebuild the paper from committed records (no torch)'
+	@echo 'make paper                            figures, tables, paper and report from committed records (no torch)'
 	@echo 'make lint                             style, types, workflow format'
 	@echo 'make bench                            training beside transformers and torchtitan; starting, profiling, submitting, limits of the model'
 	@echo 'make slurm-check                      a private Slurm on this Debian machine (root); the study through it, and faults'

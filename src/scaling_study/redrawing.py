@@ -16,7 +16,7 @@ from pathlib import Path
 
 from scaling_study.errors import UserError
 from scaling_study.processes import end_with, identity
-from scaling_study.spec import Config, ProcessIdentity
+from scaling_study.spec import Config
 from scaling_study.tracking import Track, untracked
 from scaling_study.workflow import Drawing
 
@@ -38,9 +38,8 @@ def redraw(
     Raises:
         UserError: a process was killed, by the kernel for its memory perhaps.
     """
-    pool = ProcessPoolExecutor(
-        min(cores, len(drawings)) or 1, get_context("spawn"), initializer=_begin, initargs=(identity(),)
-    )
+    end = functools.partial(end_with, identity(), at_once=True)
+    pool = ProcessPoolExecutor(min(cores, len(drawings)) or 1, get_context("spawn"), initializer=end)
     try:
         with _uninterrupted():
             futures = {pool.submit(_draw, config_root, output, one): one for one in drawings}
@@ -62,11 +61,6 @@ def _uninterrupted() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def _begin(owner: ProcessIdentity) -> None:
-    """End with the process that started this one."""
-    end_with(owner, at_once=True)
 
 
 @functools.cache

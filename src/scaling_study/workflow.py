@@ -298,15 +298,17 @@ class Plan:
 
     def paper_figures(self) -> list[str]:
         """The figures that the paper shows."""
-        if self.draws_all:
-            return [DRAWN]
-        return [f"figures/{study.name}/{figure}.svg" for study in self._reported() for figure in study.figures]
+        return self._shown(".svg")
 
     def report_figures(self) -> list[str]:
         """The figures that the report shows."""
+        return self._shown(".vl.json")
+
+    def _shown(self, suffix: str) -> list[str]:
+        """Each figure of the paper in one format, or what stands for all of them."""
         if self.draws_all:
             return [DRAWN]
-        return [str(Path(path).with_suffix(".vl.json")) for path in self.paper_figures()]
+        return [f"figures/{study.name}/{figure}{suffix}" for study in self._reported() for figure in study.figures]
 
     def report_timelines(self) -> list[str]:
         """The timelines that some figure shows."""

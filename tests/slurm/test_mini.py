@@ -1,7 +1,4 @@
-"""The mini study through Slurm has the records that it has on one machine: the same runs, the same columns.
-
-Of the ten times that it repeats its pairs with and without pacing, two: the other eight are the same jobs again.
-"""
+"""The whole mini study through Slurm has the records that it has on one machine: the same runs, the same columns."""
 
 import polars as pl
 import pytest
@@ -17,10 +14,6 @@ COMMITTED = ROOT / "results/cached/mini/local"
 def mini(cluster, tmp_path):
     """On one node of eight cores: Slurm lets so many ranks run at once, since all share the cores of this machine."""
     made = Study(cluster, tmp_path, ROOT / "config", "mini")
-    study = made.config / "studies/mini.yaml"
-    shorter = study.read_text().replace("repeat: [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]", "repeat: [0, 1]")
-    assert shorter != study.read_text()
-    study.write_text(shorter)
     made.platform(
         tasks_per_node=8, first_iteration_limit_s=300, iteration_limit_s=120, run_limit_s=600, most_minutes=20,
         exclude=f"{cluster.names[1]},{cluster.names[2]},{cluster.names[3]}",
@@ -37,12 +30,9 @@ def test_its_records_are_those_of_one_machine(mini):
         assert code == 0, said
     assert sorted(path.stem for path in COMMITTED.glob("*.parquet")) == sorted(sweeps)
     for sweep in sweeps:
-        runs = mini.run_ids(sweep)
         here, there = read_records(COMMITTED / f"{sweep}.parquet"), read_records(mini.output(sweep))
         assert there.schema == here.schema
-        assert len(runs) == here.height or (sweep, len(runs)) == ("coordination", 8)
-        here = here.filter(pl.col("run_id").is_in(runs))
-        assert sorted(there["run_id"]) == sorted(here["run_id"]) == sorted(runs)
+        assert sorted(there["run_id"]) == sorted(here["run_id"])
         assert outcomes(there) == outcomes(here)
         assert set(there["platform"]) == {"cluster"}
         assert filled(there) == filled(here)

@@ -3,9 +3,7 @@
 import os
 import signal
 
-DATA_PARALLEL, PIPELINE_PARALLEL = (
-    f"results/scenario/local/{sweep}.parquet" for sweep in ("data_parallel", "pipeline_parallel")
-)
+DATA_PARALLEL = "results/scenario/local/data_parallel.parquet"
 
 
 def claimed(checkout, name):
@@ -25,7 +23,7 @@ def in_progress(checkout, name):
 
 def finish_and_check(checkout, kept):
     """The study ends well; what was measured before is still the same measurement."""
-    end = checkout.run("--", DATA_PARALLEL, PIPELINE_PARALLEL)
+    end = checkout.run()
     assert end.returncode == 0, end.stderr
     checkout.wait_until_empty()
     results = checkout.results()

@@ -12,10 +12,9 @@ from scaling_study.records import read_records, write_records
 from tests.workflow.conftest import BIN, Checkout
 
 FIGURE = "figures/scenario/hst-04"
-DATA_PARALLEL, PIPELINE_PARALLEL = (
-    f"results/scenario/local/{sweep}.parquet" for sweep in ("data_parallel", "pipeline_parallel")
-)
-RECORDS = ("--", DATA_PARALLEL, PIPELINE_PARALLEL)
+SWEEPS = ("data_parallel", "pipeline_parallel", "collectives")
+DATA_PARALLEL, PIPELINE_PARALLEL, COLLECTIVES = (f"results/scenario/local/{sweep}.parquet" for sweep in SWEEPS)
+RECORDS = ("--", DATA_PARALLEL, PIPELINE_PARALLEL, COLLECTIVES)
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +90,7 @@ def test_another_clone_with_the_same_store_measures_nothing(measured, checkout):
     for folder in ("results/store", "results/data"):
         shutil.copytree(measured.folder / folder, checkout.folder / folder)
     before = attempts(checkout)
-    end = checkout.run("--", f"{FIGURE}.svg")
+    end = checkout.run(*RECORDS, f"{FIGURE}.svg")
     assert end.returncode == 0, end.stderr
     assert attempts(checkout) == before
     for path in ("results/scenario/local/data_parallel.parquet", f"{FIGURE}.svg", f"{FIGURE}.vl.json"):

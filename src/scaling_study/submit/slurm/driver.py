@@ -216,9 +216,8 @@ class SlurmDriver:
         """Submit what is claimed, one array a shape; what Slurm does not take now is tried again later."""
         if not self._claimed or time.monotonic() < self._retry_at:
             return
-        for name, (run, number) in list(self._claimed.items()):  # by a job of a lost answer, or by another driver
-            if self.store.result(run) is not None or self.store.files(run).attempt(number).ended.exists():
-                del self._claimed[name]
+        if self._retry_s:
+            self._drop_ended()
         shapes: dict[Shape, list[tuple[Run, int]]] = {}
         for run, number in self._claimed.values():
             shapes.setdefault(self._shape(run), []).append((run, number))
@@ -236,7 +235,8 @@ class SlurmDriver:
                 entries = submit(assignments, self.platform, shape, self._jobs, self._avoided())
             except TryLaterError as error:
                 if error.unanswered:
-                    self._unanswered |= dict.fromkeys(self._names(members), math.inf)
+                    names = {entry.name for entry in self._entries(members).values()}
+                    self._unanswered |= dict.fromkeys(names, math.inf)
                 self._refused(error)
                 return
             self._retry_s = 0.0
@@ -245,6 +245,12 @@ class SlurmDriver:
                 self._watched[run_id(run)] = _Watch(run, number, entry, time.monotonic(), ours=True)
         if unsure:
             self._refused(TryLaterError("an earlier submission may still be taken"))
+
+    def _drop_ended(self) -> None:
+        """Give up claims whose attempt has ended since the last try, by a job of a lost answer or another driver."""
+        for name, (run, number) in list(self._claimed.items()):
+            if self.store.result(run) is not None or self.store.files(run).attempt(number).ended.exists():
+                del self._claimed[name]
 
     def _refused(self, error: TryLaterError) -> None:
         """Slurm takes no jobs now: try again, later and later; said once."""
@@ -262,7 +268,8 @@ class SlurmDriver:
         Returns:
             None while Slurm does not say, or may yet take it.
         """
-        names = self._names(members)
+        entries = self._entries(members)
+        names = {entry.name for entry in entries.values()}
         jobs = self.slurm.queue(names) if names else []
         now = time.monotonic()
         if jobs is None:
@@ -272,17 +279,15 @@ class SlurmDriver:
             since = {name: min(now, self._unanswered[name]) for name in names if name in self._unanswered}
             self._unanswered |= since
             return None if any(now - at_s <= self._asked.unknown_s for at_s in since.values()) else False
-        for run, number in members:
-            entry = ledger.read(self.store.files(run).attempt(number).folder)
-            if entry is not None:
-                del self._claimed[run_id(run)]
-                self._watched[run_id(run)] = _Watch(run, number, entry, now, ours=True)
+        for name, entry in entries.items():
+            run, number = self._claimed.pop(name)
+            self._watched[name] = _Watch(run, number, entry, now, ours=True)
         return True
 
-    def _names(self, members: Sequence[tuple[Run, int]]) -> set[str]:
-        """The jobs that attempts were submitted as."""
-        entries = (ledger.read(self.store.files(run).attempt(number).folder) for run, number in members)
-        return {entry.name for entry in entries if entry is not None}
+    def _entries(self, members: Sequence[tuple[Run, int]]) -> dict[str, ledger.Entry]:
+        """The ledger's entries of attempts that were submitted before, by run id."""
+        read = {run_id(run): ledger.read(self.store.files(run).attempt(number).folder) for run, number in members}
+        return {name: entry for name, entry in read.items() if entry is not None}
 
     def _look_at_jobs(self) -> bool:
         """Results first, then one query for all jobs, then accounting for those that the queue does not know.

@@ -333,6 +333,14 @@ def test_accounting_is_not_asked_for_what_the_queue_knows(cluster, driver):
     assert outcomes(driver().measure(RUNS)) == [Outcome.OK] * 3
 
 
+def far_and_near(driver):
+    """Drivers on two hosts, and what makes the claim of the far one look as if it had died."""
+    far, near = driver(), driver()
+    far.me = ProcessIdentity(host="another-host.example", pid=1, started="1.00")
+    claim = far.store.files(RUN).attempt(1).claim
+    return far, near, lambda: os.utime(claim, (0, 0))
+
+
 # -- submissions that fail ------------------------------------------------------------------------------------------
 
 
@@ -408,11 +416,9 @@ def test_a_result_of_a_job_whose_answer_was_lost_is_believed_though_slurm_has_fo
 
 def test_who_hung_in_sbatch_while_another_took_over_does_not_submit_the_old_attempt(cluster, driver):
     cluster.fates[run_id(RUN)] = [HOUR]
-    far, near = driver(), driver()
-    far.me = ProcessIdentity(host="another-host.example", pid=1, started="1.00")
-    claim = far.store.files(RUN).attempt(1).claim
+    far, near, grow_old = far_and_near(driver)
     cluster.answers, cluster.asked_s = ["nowhere"], 300.0
-    cluster.at[60.0] = lambda: os.utime(claim, (0, 0))
+    cluster.at[60.0] = grow_old
     cluster.side_by_side(lambda: far.measure([RUN]), lambda: near.measure([RUN]))
     assert cluster.doubled == []
     assert [job.assignment.attempt for job in cluster.jobs] == [2]
@@ -564,11 +570,9 @@ def test_what_one_driver_gives_up_no_other_submits_again(fate, cluster, driver):
 def test_a_claim_that_was_taken_over_is_not_submitted(cluster, driver):
     """Slurm hangs for longer than the claims of a driver on another host count as alive."""
     cluster.fates[run_id(RUN)] = [HOUR]
-    far, near = driver(), driver()
-    far.me = ProcessIdentity(host="another-host.example", pid=1, started="1.00")
-    claim = far.store.files(RUN).attempt(1).claim
+    far, near, grow_old = far_and_near(driver)
     cluster.answers, cluster.answers_in_s, cluster.queue_down = ["refused"], 60.0, lambda now_s: now_s < 65
-    cluster.at = {0.9: lambda: os.utime(claim, (0, 0)), 65.0: lambda: setattr(cluster, "answers_in_s", 0.1)}
+    cluster.at = {0.9: grow_old, 65.0: lambda: setattr(cluster, "answers_in_s", 0.1)}
     cluster.side_by_side(lambda: far.measure([RUN]), lambda: near.measure([RUN]))
     assert cluster.doubled == []
 
